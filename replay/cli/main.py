@@ -1,0 +1,74 @@
+"""The door of the command line: finds a verb without importing the others."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from replay.errors import ReplayError
+
+__all__ = ["cli", "main"]
+
+# verb → (module below replay.cli, command in it, one line of help)
+VERBS: dict[str, tuple[str, str, str]] = {
+    "validate": ("traces", "validate", "Check a trace; say what is wrong, where, and what to do."),
+    "convert": ("traces", "convert", "Write a trace in another form, without loss."),
+    "jobs": ("traces", "jobs", "List the jobs of a trace."),
+    "info": ("traces", "info", "Describe one job, or a whole trace."),
+    "synth": ("synth", "synth", "Make a synthetic trace, seeded."),
+    "run": ("run", "run", "Replay a trace into detectors and score them."),
+    "detectors": ("detectors", "detectors", "List, show or start detectors."),
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported only when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names of the verbs, in the order they are used in."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import one verb; None where there is none, and click suggests its neighbours."""
+        if cmd_name not in VERBS:
+            return None
+        module, attribute, _ = VERBS[cmd_name]
+        command = getattr(importlib.import_module(f"replay.cli.{module}"), attribute)
+        if not isinstance(command, click.Command):  # a mistake of ours, found by any test
+            raise TypeError(f"replay.cli.{module}.{attribute} is not a command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the verbs from the table, so that help imports nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in VERBS.items()])
+
+
+@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="alert-replay", prog_name="alert-replay")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(**_: Any) -> None:
+    """Replay the alert history of an LLM training job; score who gets blamed, and how early."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        code = cli.main(args=arguments, prog_name="alert-replay", standalone_mode=False)
+    except click.exceptions.Exit as done:
+        code = done.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = 130
+    except ReplayError as error:
+        if "--debug" in arguments:
+            raise
+        click.echo(f"alert-replay: {error}", err=True)
+        code = error.exit_code
+    sys.exit(code if isinstance(code, int) else 0)
