@@ -115,6 +115,7 @@ class TimedVerdict:
         scheduled_wall: Of the triggering slice; None in virtual time or for a wake-up.
         published_wall: Of the triggering slice; None in virtual time or for a wake-up.
         emitted_wall: Wall seconds (Unix) when it was said; None in virtual time.
+        catch_up: True if the newest alert delivered was caught up on after a seek.
     """
 
     run: str
@@ -128,3 +129,4 @@ class TimedVerdict:
     scheduled_wall: float | None = None
     published_wall: float | None = None
     emitted_wall: float | None = None
+    catch_up: bool = False
