@@ -36,6 +36,7 @@ __all__ = [
     "Option",
     "installed",
     "load",
+    "module_in_file",
     "options_of",
     "parse_detectors",
 ]
@@ -464,7 +465,7 @@ def _detector(found: Any, place: str) -> type[Detector]:
 
 
 def _class_in_file(path: Path, name: str) -> type[Detector]:
-    module = _module(path)
+    module = module_in_file(path)
     own = {
         key: value
         for key, value in vars(module).items()
@@ -482,7 +483,12 @@ def _class_in_file(path: Path, name: str) -> type[Detector]:
     return _detector(getattr(module, name), f"{name} in {path}")
 
 
-def _module(path: Path) -> ModuleType:
+def module_in_file(path: Path) -> ModuleType:
+    """Run a file as a module of its own, once; again only after it has changed.
+
+    Raises:
+        PluginError: There is no such file, or it cannot be loaded.
+    """
     if not path.is_file():
         raise PluginError(f"There is no file {path}.")
     return _module_at(path.resolve(), path.stat().st_mtime_ns)
@@ -490,7 +496,6 @@ def _module(path: Path) -> ModuleType:
 
 @functools.cache
 def _module_at(path: Path, version: int) -> ModuleType:
-    """Run a file as a module of its own; again only after it has changed."""
     name = f"alert_replay_file_{path.stem}_{zlib.crc32(f'{path} {version}'.encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
