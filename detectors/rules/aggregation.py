@@ -1,0 +1,292 @@
+"""Aggregation over the series of a vector, all steps at once.
+
+Formulas follow Prometheus's ``promql/engine.go``, of 2.42 for the dialect ``prometheus2``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from detectors.rules import sums
+from detectors.rules.errors import EvaluationError
+from detectors.rules.functions import format_value
+from detectors.rules.labels import NAME, Labels, keep, make, without
+from detectors.rules.series import Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+__all__ = ["Groups", "count_values", "group_rows", "pick", "reduce"]
+
+
+class Groups:
+    """Which series are aggregated together.
+
+    Attributes:
+        labels: The label set of each group.
+        members: The numbers of its series, ascending.
+    """
+
+    def __init__(self, series: Sequence[Labels], grouping: Sequence[str], *, leave_out: bool) -> None:
+        names = set(grouping)
+        found: dict[Labels, list[int]] = {}
+        if leave_out:
+            names.add(NAME)
+            for row, labels in enumerate(series):
+                found.setdefault(without(labels, names), []).append(row)
+        elif names:
+            for row, labels in enumerate(series):
+                found.setdefault(keep(labels, names), []).append(row)
+        elif series:
+            found[()] = list(range(len(series)))
+        self.labels = list(found)
+        self.members = list(found.values())
+
+    def layers(self) -> NDArray[np.int64]:
+        """int64[groups, longest]: member numbers, -1 after a group's last."""
+        longest = max(map(len, self.members), default=0)
+        table = np.full((len(self.members), longest), -1)
+        for row, members in enumerate(self.members):
+            table[row, : len(members)] = members
+        return table
+
+
+def group_rows(
+    vector: Vector, grouping: Sequence[str], *, leave_out: bool
+) -> Groups:
+    """Group the series of a vector by (or without) labels."""
+    return Groups(vector.labels, grouping, leave_out=leave_out)
+
+
+def _stacked(
+    vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], Floats]
+) -> Floats:
+    """Give ``combine`` float64[g, k, members] of some groups at a time."""
+    steps = vector.values.shape[1]
+    out = np.zeros((len(groups.labels), steps))
+    sizes = np.array([len(members) for members in groups.members], np.int64)
+    for size in np.unique(sizes):  # groups of one size make a block without gaps
+        which = np.flatnonzero(sizes == size)
+        piece = max(1, 4_000_000 // max(1, int(size) * steps))
+        for begin in range(0, len(which), piece):
+            chosen = which[begin : begin + piece]
+            rows = np.array([groups.members[number] for number in chosen])
+            values = np.moveaxis(vector.values[rows], 1, -1)
+            mask = np.moveaxis(vector.present[rows], 1, -1)
+            out[chosen] = combine(values, mask)
+    return out
+
+
+def _sum(values: Floats, mask: Mask, *, old: bool) -> Floats:
+    zeroed = np.where(mask, values, 0.0)
+    if old:
+        return np.add.accumulate(zeroed, axis=-1)[..., -1]
+    high, low = sums.total(zeroed)
+    return high + low
+
+
+def _avg(values: Floats, mask: Mask, *, old: bool) -> Floats:
+    if old:
+        return sums.moving_mean(values, mask, compensated=False)
+    return sums.mean(values, mask)
+
+
+def _extreme(values: Floats, mask: Mask, *, largest: bool) -> Floats:
+    sign = 1.0 if largest else -1.0
+    usable = mask & ~np.isnan(values)
+    best = np.where(usable, sign * values, -np.inf).max(axis=-1)
+    return np.where(usable.any(axis=-1), sign * best, np.nan)
+
+
+def _variance(values: Floats, mask: Mask) -> Floats:
+    return sums.variance(values, mask, compensated=False)
+
+
+_REDUCERS: dict[str, Callable[..., Floats]] = {
+    "avg": _avg,
+    "count": lambda values, mask, old: mask.sum(axis=-1).astype(float),  # noqa: ARG005 - one signature
+    "group": lambda values, mask, old: np.ones(mask.shape[:-1]),  # noqa: ARG005 - one signature
+    "max": lambda values, mask, old: _extreme(values, mask, largest=True),  # noqa: ARG005 - one signature
+    "min": lambda values, mask, old: _extreme(values, mask, largest=False),  # noqa: ARG005 - one signature
+    "stddev": lambda values, mask, old: np.sqrt(_variance(values, mask)),  # noqa: ARG005 - one signature
+    "stdvar": lambda values, mask, old: _variance(values, mask),  # noqa: ARG005 - one signature
+    "sum": _sum,
+}
+
+
+def reduce(op: str, vector: Vector, groups: Groups, *, old: bool, q: Floats | None = None) -> Vector:
+    """One value per group and step.
+
+    Args:
+        op: The aggregation.
+        vector: What is aggregated.
+        groups: Of its series.
+        old: Whether sums and means are taken as before 3.0.
+        q: Of ``quantile``: float64[k].
+    """
+    with np.errstate(all="ignore"):
+        if q is not None:
+            values = _stacked(vector, groups, lambda value, mask: _quantile(value, mask, q))
+        elif op == "count":
+            values = np.zeros((len(groups.labels), vector.present.shape[1]))
+            for row, members in enumerate(groups.members):
+                values[row] = vector.present[members].sum(axis=0)
+        else:
+            reducer = _REDUCERS[op]
+            values = _stacked(vector, groups, lambda value, mask: reducer(value, mask, old=old))
+    present = np.zeros(values.shape, bool)
+    for row, members in enumerate(groups.members):
+        present[row] = vector.present[members].any(axis=0)
+    drop = None
+    if vector.drop is not None:
+        drop = np.array([vector.drop[members[0]] for members in groups.members], bool)
+    return Vector(list(groups.labels), values, present, drop)
+
+
+def _quantile(values: Floats, mask: Mask, q: Floats) -> Floats:
+    from detectors.rules.ranges import Padded, quantiles  # noqa: PLC0415 - beside its own kind
+
+    groups, steps, size = values.shape
+    # absent members go last, as in a padded window
+    order = np.argsort(~mask, axis=-1, kind="stable").reshape(-1, size)
+    flat = np.take_along_axis(values.reshape(-1, size), order, axis=1)
+    count = mask.reshape(-1, size).sum(axis=1)
+    nothing = np.zeros(len(flat), np.int64)
+    piece = Padded(
+        flat,
+        np.arange(size) < count[:, None],
+        np.zeros(flat.shape, np.int64),
+        np.maximum(count, 1),
+        nothing,
+        nothing,
+    )
+    return quantiles(piece, np.tile(q, groups)).reshape(groups, steps)
+
+
+def pick(op: str, vector: Vector, groups: Groups, k: Floats, *, old: bool) -> Vector:
+    """``topk``, ``bottomk`` and ``limitk``: some series of each group, at each step.
+
+    Args:
+        op: The aggregation.
+        vector: What is picked from.
+        groups: Of its series.
+        k: How many, float64[steps].
+        old: Whether ties are broken as before 3.0.
+
+    Raises:
+        EvaluationError: It is no whole number that fits.
+    """
+    if np.isnan(k).any() or (np.abs(k) >= 2.0**63).any():
+        bad = float(k[np.isnan(k) | (np.abs(k) >= 2.0**63)][0])
+        if np.isnan(bad):
+            raise EvaluationError("Parameter value is NaN")
+        raise EvaluationError(f"Scalar value {format_value(bad)} overflows int64")
+    wanted = np.trunc(k).astype(np.int64)
+    kept = np.zeros(vector.present.shape, bool)
+    ranks = np.zeros(vector.present.shape, np.int64)
+    for number, members in enumerate(groups.members):
+        rows = np.array(members)
+        values, here = vector.values[rows], vector.present[rows]
+        if op == "limitk":
+            order_key = np.zeros(values.shape)
+        else:
+            order_key = -values if op == "topk" else values.copy()
+            order_key[np.isnan(values)] = np.inf  # NaN goes last, after infinity
+        nan = np.isnan(values) & here
+        # stable: earlier series first among equals
+        order = np.lexsort((order_key, nan, ~here), axis=0)
+        position = np.empty_like(order)
+        np.put_along_axis(position, order, np.arange(len(rows))[:, None] + 0 * order, axis=0)
+        chosen = here & (position < np.maximum(wanted, 0))
+        if op != "limitk":
+            for step in _tied_steps(order_key, order, wanted, here):
+                size = int(wanted[step])
+                chosen[:, step] = _heap_choice(
+                    op, values[:, step], here[:, step], size, old=old
+                )
+        kept[rows] = chosen
+        ranks[rows] = position + number * len(vector.labels)
+    result = vector.only(kept)
+    if vector.present.shape[1] == 1 and op != "limitk":  # an instant's answer is in that order
+        rows = np.flatnonzero(kept.any(axis=1))
+        result = result.rows(np.argsort(ranks[rows, 0], kind="stable"))
+    return result
+
+
+def _tied_steps(
+    key: Floats, order: NDArray[np.int64], wanted: NDArray[np.int64], here: Mask
+) -> list[int]:
+    """Steps at which the last one picked equals the first one not picked."""
+    steps = np.flatnonzero((wanted > 0) & (wanted < here.sum(axis=0)))
+    last = key[order[wanted[steps] - 1, steps], steps]
+    following = key[order[wanted[steps], steps], steps]
+    return [int(step) for step in steps[last == following]]
+
+
+def _heap_choice(op: str, values: Floats, here: Mask, size: int, *, old: bool) -> Mask:
+    """Pick as Prometheus's heap does, where ties make a difference."""
+    sign = 1.0 if op == "topk" else -1.0
+    heap: list[tuple[float, int]] = []
+    for row in np.flatnonzero(here):
+        value = sign * float(values[row])
+        if len(heap) < size:
+            heap.append((value, int(row)))
+            _sift_up(heap)
+        elif heap[0][0] < value or (np.isnan(heap[0][0]) and (old or not np.isnan(value))):
+            if old and size > 1:  # popped, then pushed
+                heap[0] = heap[-1]
+                heap.pop()
+                _sift_down(heap)
+                heap.append((value, int(row)))
+                _sift_up(heap)
+            else:
+                heap[0] = (value, int(row))
+                _sift_down(heap)
+    chosen = np.zeros(len(values), bool)
+    chosen[[row for _, row in heap]] = True
+    return chosen
+
+
+def _less(heap: list[tuple[float, int]], first: int, second: int) -> bool:
+    return bool(np.isnan(heap[first][0])) or heap[first][0] < heap[second][0]
+
+
+def _sift_up(heap: list[tuple[float, int]]) -> None:
+    child = len(heap) - 1
+    while child > 0 and _less(heap, child, parent := (child - 1) // 2):
+        heap[parent], heap[child] = heap[child], heap[parent]
+        child = parent
+
+
+def _sift_down(heap: list[tuple[float, int]]) -> None:
+    parent = 0
+    while (child := 2 * parent + 1) < len(heap):
+        if child + 1 < len(heap) and _less(heap, child + 1, child):
+            child += 1
+        if not _less(heap, child, parent):
+            return
+        heap[parent], heap[child] = heap[child], heap[parent]
+        parent = child
+
+
+def count_values(vector: Vector, groups: Groups, label: str) -> Vector:
+    """How many series of a group hold each value, the value as a label."""
+    found: dict[Labels, int] = {}
+    cells: list[tuple[int, int]] = []
+    for base, members in zip(groups.labels, groups.members, strict=True):
+        pairs = dict(base)
+        for row in members:
+            for step in np.flatnonzero(vector.present[row]):
+                key = make({**pairs, label: format_value(float(vector.values[row, step]))})
+                cells.append((found.setdefault(key, len(found)), int(step)))
+    values = np.zeros((len(found), vector.values.shape[1]))
+    for row, step in cells:
+        values[row, step] += 1
+    return Vector(list(found), values, values > 0)

@@ -1,0 +1,690 @@
+"""Evaluates an expression on stored samples, at many steps at once.
+
+A vector is a matrix, series by steps; a scalar is one number per step. Every step gives what an
+instant query at its time gives, so a rule's whole history is one evaluation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from detectors.rules import aggregation, histograms, operators
+from detectors.rules.errors import EvaluationError
+from detectors.rules.functions import (
+    CALENDAR,
+    ELEMENTWISE,
+    PARAMETRIC,
+    label_join,
+    label_replace,
+)
+from detectors.rules.labels import NAME, Labels, make, without
+from detectors.rules.language import (
+    Aggregate,
+    Binary,
+    Call,
+    Expression,
+    Number,
+    Paren,
+    Selector,
+    String,
+    Subquery,
+    Unary,
+    unwrap,
+)
+from detectors.rules.operators import collapse, drop_names
+from detectors.rules.ranges import (
+    RANGE_FUNCTIONS,
+    absent,
+    predict_linear,
+    quantile_over_time,
+    smoothed,
+)
+from detectors.rules.series import Block, Storage, Vector, Windows, is_stale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Times = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+__all__ = ["DIALECTS", "Dialect", "Evaluator", "Sample", "Series"]
+
+Dialect = Literal["prometheus3", "prometheus2"]
+DIALECTS: tuple[Dialect, ...] = ("prometheus3", "prometheus2")
+"""Windows without their left end (3.0 and later), or with it."""
+
+_KEEP_NAME = frozenset({"last_over_time", "first_over_time"})
+_COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One element of an instant vector."""
+
+    labels: Labels
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series over time: milliseconds and values."""
+
+    labels: Labels
+    times: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Evaluator:
+    """Evaluates expressions on one storage.
+
+    Attributes:
+        storage: The samples.
+        dialect: Which release's windows and rounding.
+        lookback: Milliseconds for which a sample stands for its series.
+        subquery_step: Milliseconds between the steps of a subquery that names none.
+        delayed_names: Whether metric names are dropped only when the query is done, an option of
+            Prometheus 3 that is off by default.
+        notes: What a user should know about the last evaluations: ``PromQL info: ...`` and
+            ``PromQL warning: ...``, each once.
+
+    Examples:
+        >>> from detectors.rules.language import parse
+        >>> from detectors.rules.notation import load
+        >>> evaluator = Evaluator(load(60_000, 'x{node="a"} 0+3x5', 'x{node="b"} 0+6x5'))
+        >>> for sample in evaluator.instant(parse("rate(x[5m]) > 0.06"), 300_000):
+        ...     print(sample)
+        Sample(labels=(('node', 'b'),), value=0.1)
+
+    """
+
+    storage: Storage
+    dialect: Dialect = "prometheus3"
+    lookback: int = 300_000
+    subquery_step: int = 60_000
+    delayed_names: bool = False
+    notes: dict[str, None] = field(default_factory=dict)
+    _span: tuple[int, int] | None = None
+
+    @property
+    def _old(self) -> bool:
+        return self.dialect == "prometheus2"
+
+    # the door -------------------------------------------------------------------------------
+
+    def instant(
+        self, expr: Expression, at: int
+    ) -> float | str | list[Sample] | list[Series]:
+        """Answer an instant query.
+
+        Args:
+            expr: The expression.
+            at: Milliseconds.
+
+        Returns:
+            A number, a string, the elements of a vector, or, for a range, its series.
+
+        Raises:
+            EvaluationError: It cannot be evaluated on these samples.
+            Unsupported: It meets native histograms.
+        """
+        times = np.array([at], np.int64)
+        bare = unwrap(expr)
+        if isinstance(bare, Subquery) or (isinstance(bare, Selector) and bare.range is not None):
+            self._span = (at, at)
+            return self._raw(bare, times)
+        answer = self.steps(expr, times, span=(at, at))
+        if isinstance(answer, str):
+            return answer
+        if isinstance(answer, Vector):
+            return [
+                Sample(labels, float(value))
+                for labels, value, here in zip(
+                    answer.labels, answer.values[:, 0], answer.present[:, 0], strict=True
+                )
+                if here
+            ]
+        return float(answer[0])
+
+    def range(self, expr: Expression, start: int, end: int, step: int) -> list[Series]:
+        """Answer a range query; all times in milliseconds.
+
+        Raises:
+            EvaluationError: It cannot be evaluated on these samples.
+            Unsupported: It meets native histograms.
+        """
+        times = np.arange(start, end + 1, step, dtype=np.int64)
+        answer = self.steps(expr, times, span=(start, end))
+        if isinstance(answer, str):
+            raise EvaluationError("a range query cannot have a string for an answer")
+        if not isinstance(answer, Vector):
+            return [Series((), tuple(times.tolist()), tuple(answer.tolist()))]
+        return _series(answer, times)
+
+    def steps(
+        self, expr: Expression, times: Times, *, span: tuple[int, int] | None = None
+    ) -> Vector | Floats | str:
+        """Evaluate at each of some times, ascending, in milliseconds.
+
+        Args:
+            expr: The expression.
+            times: int64[k].
+            span: What ``@ start()`` and ``@ end()`` mean; None for each step itself.
+
+        Returns:
+            A vector with names dropped, float64[k], or a string.
+        """
+        self._span = span
+        answer = self.evaluate(expr, times)
+        if isinstance(answer, Vector) and answer.drop is not None:
+            labels = [
+                without(series, {NAME}) if drop else series
+                for series, drop in zip(answer.labels, answer.drop.tolist(), strict=True)
+            ]
+            answer = collapse(Vector(labels, answer.values, answer.present))
+        return answer
+
+    def note(self, text: str) -> None:
+        """Keep a remark for the user."""
+        self.notes[text] = None
+
+    # one node -------------------------------------------------------------------------------
+
+    def evaluate(self, expr: Expression, times: Times) -> Vector | Floats | str:
+        """Evaluate one node at the times given."""
+        match expr:
+            case Number():
+                return np.full(len(times), expr.value)
+            case String():
+                return expr.value
+            case Paren():
+                return self.evaluate(expr.expr, times)
+            case Unary():
+                return self._negated(expr, times)
+            case Selector():
+                return self._selected(expr, times)[0]
+            case Subquery():
+                raise EvaluationError("a range has no value of its own")
+            case Call():
+                return self._called(expr, times)
+            case Aggregate():
+                return self._aggregated(expr, times)
+            case Binary():
+                return self._combined(expr, times)
+
+    def vector(self, expr: Expression, times: Times) -> Vector:
+        """Evaluate a node that gives a vector."""
+        answer = self.evaluate(expr, times)
+        if not isinstance(answer, Vector):
+            raise EvaluationError("an instant vector is wanted here")
+        return answer
+
+    def scalar(self, expr: Expression, times: Times) -> Floats:
+        """Evaluate a node that gives a number per step."""
+        answer = self.evaluate(expr, times)
+        if isinstance(answer, (Vector, str)):
+            raise EvaluationError("a scalar is wanted here")
+        return answer
+
+    def _negated(self, expr: Unary, times: Times) -> Vector | Floats:
+        answer = self.evaluate(expr.expr, times)
+        if isinstance(answer, Vector):
+            negative = Vector(answer.labels, -answer.values, answer.present, answer.drop)
+            return drop_names(negative, delayed=self.delayed_names)
+        if isinstance(answer, str):
+            raise EvaluationError("a string has no negative")
+        return -answer
+
+    def _fixed(self, node: Selector | Subquery, times: Times) -> tuple[Times, int]:
+        """The times a node looks at before its offset: its own, or one, and how many steps."""
+        at = node.at
+        if at in {"start", "end"}:
+            if self._span is None:
+                return times, 1
+            at = self._span[0] if at == "start" else self._span[1]
+        if isinstance(at, int):
+            return np.array([at], np.int64), len(times)
+        return times, 1
+
+    def _selected(self, node: Selector, times: Times) -> tuple[Vector, Times]:
+        """An instant vector, and the times of its samples, int64[n, k]."""
+        looked, repeat = self._fixed(node, times)
+        at = looked - node.offset
+        labels: list[Labels] = []
+        values, present, stamps = [], [], []
+        for block in self.storage.select(node.matchers):
+            number = block.before(at, inclusive=True)
+            has = number > block.index[:, :1]
+            if not len(block.values):
+                continue
+            number = np.where(has, number - 1, 0)
+            value, stamp = block.values[number], block.times[number]
+            oldest = at - self.lookback
+            fresh = stamp >= oldest if self._old else stamp > oldest
+            here = has & fresh & ~is_stale(value)
+            rows = np.flatnonzero(here.any(axis=1))
+            labels.extend(block.labels[row] for row in rows)
+            values.append(value[rows])
+            present.append(here[rows])
+            stamps.append(stamp[rows])
+        if not labels:
+            return Vector.empty(len(times)), np.zeros((0, len(times)), np.int64)
+        joined = [np.concatenate(parts) for parts in (values, present, stamps)]
+        if repeat > 1 or len(looked) != len(times):
+            joined = [np.repeat(part, len(times), axis=1) for part in joined]
+        return Vector(labels, joined[0], joined[1]), joined[2]
+
+    # ranges ---------------------------------------------------------------------------------
+
+    def _ranges(self, expr: Expression, times: Times) -> list[Windows]:
+        """The windows of a range selector or subquery, one set per block of series."""
+        node = unwrap(expr)
+        if not isinstance(node, (Selector, Subquery)) or node.range is None:
+            raise EvaluationError("a range is wanted here")
+        looked, _ = self._fixed(node, times)
+        end = np.broadcast_to(looked - node.offset, times.shape)
+        if isinstance(node, Subquery):
+            blocks = [self._inner(node, looked - node.offset)]
+        else:
+            blocks = [block.live for block in self.storage.select(node.matchers)]
+        left_open = not self._old
+        return [
+            Windows.over(block, times, end, node.range, left_open=left_open) for block in blocks
+        ]
+
+    def _inner(self, node: Subquery, ends: Times) -> Block:
+        """Evaluate what stands in a subquery at its own steps."""
+        step = node.step or self.subquery_step
+        start = int(ends.min()) - node.range
+        first = start // step * step
+        if first < start or (first == start and not self._old):
+            first += step
+        inner = np.arange(first, int(ends.max()) + 1, step, dtype=np.int64)
+        if not len(inner):
+            return Block.dense([], inner, np.zeros((0, 0)), np.zeros((0, 0), bool))
+        answer = self.evaluate(node.expr, inner)
+        if isinstance(answer, str):
+            raise EvaluationError("a subquery wants a vector")
+        if not isinstance(answer, Vector):
+            answer = Vector([()], answer[None, :], np.ones((1, len(inner)), bool))
+        block = Block.dense(answer.labels, inner, answer.values, answer.present)
+        block.drop = answer.drop
+        return block
+
+    def _raw(self, node: Selector | Subquery, times: Times) -> list[Series]:
+        out = []
+        for windows in self._ranges(node, times):
+            block = windows.block
+            for row, labels in enumerate(block.labels):
+                lo, hi = windows.lo[row, 0], windows.hi[row, 0]
+                if hi > lo:
+                    if block.drop is not None and block.drop[row]:
+                        labels = without(labels, {NAME})  # noqa: PLW2901 - the name is done with
+                    out.append(
+                        Series(
+                            labels,
+                            tuple(block.times[lo:hi].tolist()),
+                            tuple(block.values[lo:hi].tolist()),
+                        )
+                    )
+        return out
+
+    def _over_range(
+        self, name: str, expr: Expression, times: Times, apply: Callable[[Windows], tuple[Floats, Mask]]
+    ) -> Vector:
+        """Apply a function to each window of a range."""
+        labels: list[Labels] = []
+        values, present, drops = [], [], []
+        for windows in self._ranges(expr, times):
+            if not windows.block.labels:
+                continue
+            value, here = apply(windows)
+            rows = np.flatnonzero(here.any(axis=1))
+            labels.extend(windows.block.labels[row] for row in rows)
+            values.append(value[rows])
+            present.append(here[rows])
+            inner = windows.block.drop
+            drops.append(np.zeros(len(rows), bool) if inner is None else inner[rows])
+        if not labels:
+            return Vector.empty(len(times))
+        drop = np.concatenate(drops) if self.delayed_names else None
+        result = Vector(labels, np.concatenate(values), np.concatenate(present), drop)
+        if name in {"rate", "increase"}:
+            self._note_counters(labels, expr)
+        if name in _KEEP_NAME:
+            return result
+        return drop_names(result, delayed=self.delayed_names)
+
+    def _note_counters(self, series: Sequence[Labels], expr: Expression) -> None:
+        if isinstance(unwrap(expr), Subquery):
+            return
+        for name in {dict(labels).get(NAME, "") for labels in series}:
+            if name and not name.endswith(_COUNTER_SUFFIXES):
+                self.note(
+                    "PromQL info: metric might not be a counter, name does not end in "
+                    f'_total/_sum/_count/_bucket: "{name}"'
+                )
+
+    # calls ----------------------------------------------------------------------------------
+
+    def _called(self, call: Call, times: Times) -> Vector | Floats:
+        name, args = call.func, call.args
+        if name in RANGE_FUNCTIONS:
+            function = RANGE_FUNCTIONS[name]
+            return self._over_range(
+                name, args[0], times, lambda windows: function(windows, old=self._old)
+            )
+        if name in ELEMENTWISE:
+            return self._mapped(args[0], times, ELEMENTWISE[name])
+        if name in PARAMETRIC:
+            scalars = [self.scalar(arg, times) for arg in args[1:]]
+            return self._parametric(name, args[0], scalars, times)
+        if name in CALENDAR:
+            return self._calendar(name, args, times)
+        special = getattr(self, f"_{name}")
+        return special(args, times)  # type: ignore[no-any-return]  # looked up by name
+
+    def _mapped(
+        self, expr: Expression, times: Times, function: Callable[[Floats], Floats]
+    ) -> Vector:
+        vector = self.vector(expr, times)
+        with np.errstate(all="ignore"):
+            values = function(vector.values)
+        return drop_names(
+            Vector(vector.labels, values, vector.present, vector.drop), delayed=self.delayed_names
+        )
+
+    def _parametric(
+        self, name: str, expr: Expression, scalars: list[Floats], times: Times
+    ) -> Vector:
+        vector = self.vector(expr, times)
+        if name == "clamp":
+            vector = vector.only(~(scalars[0] > scalars[1]))
+        with np.errstate(all="ignore"):
+            values = PARAMETRIC[name](vector.values, *scalars)
+        return drop_names(
+            Vector(vector.labels, values, vector.present, vector.drop), delayed=self.delayed_names
+        )
+
+    def _calendar(self, name: str, args: tuple[Expression, ...], times: Times) -> Vector:
+        if args:
+            return self._mapped(args[0], times, CALENDAR[name])
+        return _constant(CALENDAR[name](times / 1000.0))
+
+    def _time(self, args: tuple[Expression, ...], times: Times) -> Floats:
+        del args
+        return times / 1000.0
+
+    def _pi(self, args: tuple[Expression, ...], times: Times) -> Floats:
+        del args
+        return np.full(len(times), np.pi)
+
+    def _vector(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        return _constant(self.scalar(args[0], times))
+
+    def _scalar(self, args: tuple[Expression, ...], times: Times) -> Floats:
+        vector = self.vector(args[0], times)
+        single = vector.present.sum(axis=0) == 1
+        row = vector.present.argmax(axis=0) if len(vector.labels) else None
+        if row is None:
+            return np.full(len(times), np.nan)
+        return np.where(single, vector.values[row, np.arange(len(times))], np.nan)
+
+    def _timestamp(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        node = args[0] if self._old else unwrap(args[0])
+        if isinstance(node, Selector):
+            vector, stamps = self._selected(node, times)
+            seconds = stamps / 1000.0
+        else:
+            vector = self.vector(node, times)
+            seconds = np.broadcast_to(times / 1000.0, vector.values.shape)
+        return drop_names(
+            Vector(vector.labels, seconds, vector.present, vector.drop),
+            delayed=self.delayed_names,
+        )
+
+    def _absent(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        vector = self.vector(args[0], times)
+        nothing = ~vector.present.any(axis=0, keepdims=True)
+        return Vector([_absent_labels(args[0])], np.ones(nothing.shape), nothing)
+
+    def _absent_over_time(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        nothing = np.ones((1, len(times)), bool)
+        for windows in self._ranges(args[0], times):
+            nothing &= absent(windows)[1]
+        return Vector([_absent_labels(args[0])], np.ones(nothing.shape), nothing)
+
+    def _predict_linear(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        seconds = self.scalar(args[1], times)
+        return self._over_range(
+            "predict_linear", args[0], times, lambda windows: predict_linear(windows, seconds)
+        )
+
+    def _quantile_over_time(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        q = self.scalar(args[0], times)
+        self._note_quantile(q)
+        return self._over_range(
+            "quantile_over_time", args[1], times, lambda windows: quantile_over_time(windows, q)
+        )
+
+    def _holt_winters(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        smoothing, trend = (self.scalar(arg, times) for arg in args[1:])
+        for what, factor in (("smoothing", smoothing), ("trend", trend)):
+            bad = (factor <= 0) | (factor >= 1)
+            if bad.any():
+                short = "sf" if what == "smoothing" else "tf"
+                raise EvaluationError(
+                    f"invalid {what} factor. Expected: 0 < {short} < 1, got: {factor[bad][0]:f}"
+                )
+        return self._over_range(
+            "holt_winters", args[0], times, lambda windows: smoothed(windows, smoothing, trend)
+        )
+
+    _double_exponential_smoothing = _holt_winters
+
+    def _label_replace(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        return self._relabelled(label_replace, args, times)
+
+    def _label_join(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        return self._relabelled(label_join, args, times)
+
+    def _relabelled(
+        self,
+        function: Callable[..., list[Labels]],
+        args: tuple[Expression, ...],
+        times: Times,
+    ) -> Vector:
+        vector = self.vector(args[0], times)
+        words = [word.value for word in map(unwrap, args[1:]) if isinstance(word, String)]
+        labels = function(vector.labels, words, old=self._old)
+        drop = vector.drop
+        if drop is not None and words[0] == NAME:
+            changed = [dict(a).get(NAME) != dict(b).get(NAME) for a, b in zip(labels, vector.labels, strict=True)]
+            drop = drop & ~np.array(changed, bool)
+        return collapse(Vector(labels, vector.values, vector.present, drop))
+
+    def _sort(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        return self._sorted(args, times, descending=False)
+
+    def _sort_desc(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        return self._sorted(args, times, descending=True)
+
+    def _sorted(
+        self, args: tuple[Expression, ...], times: Times, *, descending: bool
+    ) -> Vector:
+        vector = self.vector(args[0], times)
+        if len(times) != 1:  # over a range, order has no meaning
+            return vector
+        values = vector.values[:, 0]
+        key = -values if descending else values
+        return vector.rows(np.lexsort((key, np.isnan(values))))
+
+    def _sort_by_label(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        return self._sorted_by_label(args, times, descending=False)
+
+    def _sort_by_label_desc(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        return self._sorted_by_label(args, times, descending=True)
+
+    def _sorted_by_label(
+        self, args: tuple[Expression, ...], times: Times, *, descending: bool
+    ) -> Vector:
+        vector = self.vector(args[0], times)
+        names = [word.value for word in map(unwrap, args[1:]) if isinstance(word, String)]
+
+        def key(row: int) -> tuple[list[list[tuple[int, int, str]]], Labels]:
+            pairs = dict(vector.labels[row])
+            return [_natural(pairs.get(name, "")) for name in names], vector.labels[row]
+
+        rows = sorted(range(len(vector.labels)), key=key, reverse=descending)
+        return vector.rows(np.array(rows, np.int64))
+
+    def _histogram_quantile(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        q = self.scalar(args[0], times)
+        self._note_quantile(q)
+        forced = False
+
+        def measure(bounds: Floats, counts: Floats, steps: Times) -> Floats:
+            nonlocal forced
+            rising, fixed = histograms.monotonic(counts, old=self._old)
+            forced |= fixed
+            return histograms.quantile(q[steps], bounds, rising)
+
+        result = self._of_buckets(args[1], times, measure)
+        if forced:
+            self.note(
+                "PromQL info: input to histogram_quantile needed to be fixed for monotonicity"
+            )
+        return result
+
+    def _histogram_fraction(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        lower, upper = self.scalar(args[0], times), self.scalar(args[1], times)
+        return self._of_buckets(
+            args[2],
+            times,
+            lambda bounds, counts, steps: histograms.fraction(
+                lower[steps], upper[steps], bounds, histograms.monotonic(counts, old=False)[0]
+            ),
+        )
+
+    def _of_buckets(
+        self, expr: Expression, times: Times, measure: Callable[[Floats, Floats, Times], Floats]
+    ) -> Vector:
+        vector = self.vector(expr, times)
+        ignored = set() if self.delayed_names else {NAME}
+        labels, values, present, rows = histograms.by_bucket(vector, ignored, measure, self.note)
+        if not labels:
+            return Vector.empty(len(times))
+        del rows
+        return drop_names(Vector(labels, values, present), delayed=self.delayed_names)
+
+    def _note_quantile(self, q: Floats) -> None:
+        for value in q[np.isnan(q) | (q < 0) | (q > 1)][:1]:
+            self.note(
+                "PromQL warning: quantile value should be between 0 and 1, got "
+                + aggregation.format_value(float(value))
+            )
+
+    # aggregation and operators --------------------------------------------------------------
+
+    def _aggregated(self, node: Aggregate, times: Times) -> Vector:
+        vector = self.vector(node.expr, times)
+        groups = aggregation.group_rows(vector, node.grouping, leave_out=node.without)
+        if node.op == "count_values":
+            label = node.param
+            bare = unwrap(label) if label is not None else None
+            if not isinstance(bare, String) or not bare.value:
+                raise EvaluationError("invalid label name in count_values()")
+            return aggregation.count_values(vector, groups, bare.value)
+        if node.op in {"topk", "bottomk", "limitk"} and node.param is not None:
+            k = self.scalar(node.param, times)
+            return aggregation.pick(node.op, vector, groups, k, old=self._old)
+        q = None
+        if node.op == "quantile" and node.param is not None:
+            q = self.scalar(node.param, times)
+            self._note_quantile(q)
+        return aggregation.reduce(node.op, vector, groups, old=self._old, q=q)
+
+    def _combined(self, node: Binary, times: Times) -> Vector | Floats:
+        lhs, rhs = self.evaluate(node.lhs, times), self.evaluate(node.rhs, times)
+        if isinstance(lhs, str) or isinstance(rhs, str):
+            raise EvaluationError("operators do not take strings")
+        if isinstance(lhs, Vector) and isinstance(rhs, Vector):
+            if node.op in operators.SETS:
+                return operators.set_operation(node.op, lhs, rhs, node.matching)
+            return operators.vector_vector(
+                node.op,
+                lhs,
+                rhs,
+                node.matching,
+                as_bool=node.bool,
+                delayed=self.delayed_names,
+            )
+        if isinstance(lhs, Vector):
+            return self._with_scalar(node, lhs, lhs.values, rhs)  # type: ignore[arg-type]  # a scalar: vectors went before
+        if isinstance(rhs, Vector):
+            return self._with_scalar(node, rhs, lhs, rhs.values)
+        return operators.arithmetic(node.op, lhs, rhs)
+
+    def _with_scalar(self, node: Binary, vector: Vector, lhs: Floats, rhs: Floats) -> Vector:
+        """A vector on one side, a scalar on the other."""
+        if node.op not in operators.COMPARISONS or node.bool:
+            with np.errstate(all="ignore"):
+                values = operators.arithmetic(node.op, lhs, rhs)
+            return drop_names(
+                Vector(vector.labels, values, vector.present, vector.drop),
+                delayed=self.delayed_names,
+            )
+        with np.errstate(all="ignore"):
+            return vector.only(operators.COMPARISONS[node.op](lhs, rhs))
+
+
+def _constant(values: Floats) -> Vector:
+    return Vector([()], values[None, :], np.ones((1, len(values)), bool))
+
+
+def _absent_labels(expr: Expression) -> Labels:
+    """What is known of a series that is not there: labels that had to equal one value."""
+    node = unwrap(expr)
+    if not isinstance(node, Selector):
+        return ()
+    equal: dict[str, str] = {}
+    repeated = set()
+    for matcher in node.matchers:
+        if matcher.name == NAME:
+            continue
+        if matcher.op == "=" and matcher.name not in equal:
+            equal[matcher.name] = matcher.value
+        else:
+            repeated.add(matcher.name)
+    return make({name: value for name, value in equal.items() if name not in repeated})
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """A sort key that puts ``a9`` before ``a10``."""
+    parts, digits = [], ""
+    for char in text + "\0":
+        if char.isdecimal():
+            digits += char
+            continue
+        if digits:
+            parts.append((0, int(digits), digits))
+            digits = ""
+        if char != "\0":
+            parts.append((1, 0, char))
+    return parts
+
+
+def _series(vector: Vector, times: Times) -> list[Series]:
+    out = []
+    for labels, values, present in zip(vector.labels, vector.values, vector.present, strict=True):
+        if present.any():
+            out.append(
+                Series(labels, tuple(times[present].tolist()), tuple(values[present].tolist()))
+            )
+    return out

@@ -1,0 +1,398 @@
+"""Functions over a range of samples: one value per series and step.
+
+Each takes the windows and gives ``(values, present)``, float64 and bool of shape [n, k]. Those
+that need only a window's edges work on the whole matrix; the others see padded windows, a bounded
+number at a time. Formulas follow Prometheus's ``promql/functions.go``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from detectors.rules import sums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from detectors.rules.series import Windows
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+    Result = tuple[Floats, Mask]
+
+__all__ = ["RANGE_FUNCTIONS", "Padded", "absent", "extrapolated", "padded", "quantiles"]
+
+_CELLS = 2_000_000
+"""How many samples padded windows may hold at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """Windows of equal width.
+
+    Attributes:
+        values: float64[w, l], anything where ``mask`` is false.
+        mask: bool[w, l], true first.
+        times: int64[w, l] milliseconds.
+        count: int64[w].
+        at: int64[w] milliseconds: each window's step.
+        step: int64[w]: the number of that step.
+    """
+
+    values: Floats
+    mask: Mask
+    times: NDArray[np.int64]
+    count: NDArray[np.int64]
+    at: NDArray[np.int64]
+    step: NDArray[np.int64]
+
+    @property
+    def zeroed(self) -> Floats:
+        """The values with 0 where there is none."""
+        return np.where(self.mask, self.values, 0.0)
+
+
+def padded(windows: Windows, reduce: Callable[[Padded], Floats], least: int = 1) -> Result:
+    """Reduce every window of at least ``least`` samples to one value."""
+    count = windows.count
+    present = count >= least
+    values = np.zeros(count.shape)
+    rows, steps = np.nonzero(present)
+    lo, count = windows.lo[rows, steps], count[rows, steps]
+    results = np.zeros(len(lo))
+    last = len(windows.block.values) - 1
+    begin = 0
+    while begin < len(lo):
+        # grow the piece while it stays small
+        width = int(count[begin : begin + 4096].max())
+        end = min(len(lo), begin + min(4096, max(1, _CELLS // width)))
+        width = int(count[begin:end].max())
+        number = lo[begin:end, None] + np.arange(width)
+        mask = np.arange(width) < count[begin:end, None]
+        number = np.minimum(number, last)
+        piece = Padded(
+            windows.block.values[number],
+            mask,
+            windows.block.times[number],
+            count[begin:end],
+            windows.at[steps[begin:end]],
+            steps[begin:end],
+        )
+        with np.errstate(all="ignore"):
+            results[begin:end] = reduce(piece)
+        begin = end
+    values[rows, steps] = results
+    return values, present
+
+
+def _edges(windows: Windows, least: int = 1) -> tuple[Mask, NDArray[np.int64], NDArray[np.int64]]:
+    """Where there are enough samples, and the numbers of the first and last one."""
+    present = windows.count >= least
+    if not len(windows.block.values):
+        return present, np.zeros_like(windows.lo), np.zeros_like(windows.lo)
+    return present, np.where(present, windows.lo, 0), np.where(present, windows.hi - 1, 0)
+
+
+def _value_at(windows: Windows, number: NDArray[np.int64]) -> Floats:
+    if not len(windows.block.values):
+        return np.zeros(number.shape)
+    return windows.block.values[number]
+
+
+def _time_at(windows: Windows, number: NDArray[np.int64]) -> NDArray[np.int64]:
+    if not len(windows.block.times):
+        return np.zeros(number.shape, np.int64)
+    return windows.block.times[number]
+
+
+def extrapolated(windows: Windows, *, counter: bool, rate: bool, old: bool) -> Result:
+    """``rate``, ``increase`` and ``delta``.
+
+    Args:
+        windows: The ranges.
+        counter: Whether falls are resets, and zero is the least value.
+        rate: Whether the result is per second.
+        old: Whether to round as before 2.51, where a counter's way to zero came first.
+    """
+    present, first, last = _edges(windows, 2)
+    if not present.any():
+        return np.zeros(present.shape), present
+    first_value = _value_at(windows, first)
+    first_time, last_time = _time_at(windows, first), _time_at(windows, last)
+    with np.errstate(all="ignore"):
+        result = _value_at(windows, last) - first_value
+        if counter:
+            result = _with_resets(windows, result)
+        sampled = (last_time - first_time) / 1000.0
+        spacing = sampled / (windows.count - 1)
+        to_start = (first_time - windows.start) / 1000.0
+        to_end = (windows.end - last_time) / 1000.0
+        threshold = spacing * 1.1
+        to_zero = np.where(
+            (result > 0) & (first_value >= 0), sampled * (first_value / result), np.inf
+        )
+        if counter and old:
+            to_start = np.minimum(to_start, to_zero)
+        if old:
+            to_start = np.where(to_start < threshold, to_start, spacing / 2)
+        else:
+            to_start = np.where(to_start >= threshold, spacing / 2, to_start)
+        if counter and not old:
+            to_start = np.minimum(to_start, to_zero)
+        to_end = np.where(to_end < threshold, to_end, spacing / 2)
+        factor = ((sampled + to_start) + to_end) / sampled
+        if rate:
+            factor = factor / ((windows.end - windows.start) / 1000.0)
+        return result * factor, present
+
+
+def _with_resets(windows: Windows, result: Floats) -> Floats:
+    """Add what a counter had reached before each fall."""
+    values = windows.block.values
+    falls = np.concatenate([[False], values[1:] < values[:-1]])
+    before = np.concatenate([[0], np.cumsum(falls)])
+    # a fall at the window's first sample lies outside it
+    has = (windows.count >= 2) & (before[windows.hi] > before[np.minimum(windows.lo + 1, len(values))])
+    if not has.any():
+        return result
+    rows, steps = np.nonzero(has)
+    fixed = result.copy()
+    for row, step in zip(rows, steps, strict=True):
+        lo, hi = windows.lo[row, step], windows.hi[row, step]
+        window = values[lo:hi]
+        for number in np.flatnonzero(window[1:] < window[:-1]):
+            fixed[row, step] += window[number]
+    return fixed
+
+
+def _instant(windows: Windows, *, rate: bool) -> Result:
+    """``irate`` and ``idelta``: the last two samples."""
+    present, _, last = _edges(windows, 2)
+    previous = np.where(present, last - 1, 0)
+    now, then = _value_at(windows, last), _value_at(windows, previous)
+    elapsed = _time_at(windows, last) - _time_at(windows, previous)
+    with np.errstate(all="ignore"):
+        result = np.where((now < then) & rate, now, now - then)
+        if rate:
+            result = result / (elapsed / 1000.0)
+    return result, present & (elapsed != 0)
+
+
+def _counted(windows: Windows, differs: Mask) -> Result:
+    """How often neighbours inside the window differ in some way."""
+    before = np.concatenate([[0], np.cumsum(differs)])
+    present = windows.count >= 1
+    first = np.minimum(windows.lo + 1, len(differs))
+    return np.where(present, before[windows.hi] - before[first], 0).astype(np.float64), present
+
+
+def _changes(windows: Windows) -> Result:
+    values = windows.block.values
+    nan = np.isnan(values)
+    differs = (values[1:] != values[:-1]) & ~(nan[1:] & nan[:-1])
+    return _counted(windows, np.concatenate([[False], differs])[: len(values)])
+
+
+def _resets(windows: Windows) -> Result:
+    values = windows.block.values
+    return _counted(windows, np.concatenate([[False], values[1:] < values[:-1]])[: len(values)])
+
+
+def _count(windows: Windows) -> Result:
+    return windows.count.astype(np.float64), windows.count > 0
+
+
+def _present(windows: Windows) -> Result:
+    return np.ones(windows.lo.shape), windows.count > 0
+
+
+def _last(windows: Windows) -> Result:
+    present, _, last = _edges(windows)
+    return _value_at(windows, last), present
+
+
+def _first(windows: Windows) -> Result:
+    present, first, _ = _edges(windows)
+    return _value_at(windows, first), present
+
+
+def _ts_of_last(windows: Windows) -> Result:
+    present, _, last = _edges(windows)
+    return _time_at(windows, last) / 1000.0, present
+
+
+def _ts_of_first(windows: Windows) -> Result:
+    present, first, _ = _edges(windows)
+    return _time_at(windows, first) / 1000.0, present
+
+
+def _extreme(piece: Padded, *, largest: bool) -> NDArray[np.int64]:
+    """The place of the last of the largest (or smallest) values; NaN counts only alone."""
+    values = piece.values if largest else -piece.values
+    usable = piece.mask & ~np.isnan(values)
+    ranked = np.where(usable, values, -np.inf)
+    best = ranked.max(axis=1, keepdims=True)
+    candidates = usable & (ranked == best)
+    width = candidates.shape[1]
+    found = width - 1 - np.argmax(candidates[:, ::-1], axis=1)
+    return np.where(candidates.any(axis=1), found, 0)
+
+
+def _extreme_value(piece: Padded, *, largest: bool) -> Floats:
+    place = _extreme(piece, largest=largest)
+    return piece.values[np.arange(len(place)), place]
+
+
+def _extreme_time(piece: Padded, *, largest: bool) -> Floats:
+    place = _extreme(piece, largest=largest)
+    return piece.times[np.arange(len(place)), place] / 1000.0
+
+
+def _sum(piece: Padded) -> Floats:
+    high, low = sums.total(piece.zeroed)
+    return high + low
+
+
+def quantiles(piece: Padded, q: NDArray[np.float64]) -> Floats:
+    """Linear between neighbours; ``q`` outside 0 to 1 is infinite."""
+    ordered = np.sort(np.where(piece.mask, piece.values, np.inf), axis=1)
+    nan = (np.isnan(piece.values) & piece.mask).sum(axis=1)
+    if nan.any():  # NaN counts as smaller than everything
+        ordered = np.sort(
+            np.where(piece.mask, np.where(np.isnan(piece.values), -np.inf, piece.values), np.inf),
+            axis=1,
+        )
+        ordered = np.where(np.arange(ordered.shape[1]) < nan[:, None], np.nan, ordered)
+    rows = np.arange(len(ordered))
+    rank = q * (piece.count - 1)
+    safe = np.where(np.isfinite(rank) & (q >= 0) & (q <= 1), rank, 0.0)
+    lower = np.floor(safe).astype(np.int64)
+    upper = np.minimum(lower + 1, piece.count - 1)
+    weight = safe - np.floor(safe)
+    low, high = ordered[rows, lower], ordered[rows, upper]
+    result = low * (1 - weight) + high * weight
+    result = np.where(q < 0, -np.inf, np.where(q > 1, np.inf, result))
+    return np.where(np.isnan(q), np.nan, result)
+
+
+def _mad(piece: Padded) -> Floats:
+    half = np.full(len(piece.count), 0.5)
+    middle = quantiles(piece, half)
+    distance = np.abs(piece.values - middle[:, None])
+    return quantiles(
+        Padded(distance, piece.mask, piece.times, piece.count, piece.at, piece.step), half
+    )
+
+
+def _regression(piece: Padded, origin: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Least squares: slope per second, and the value at ``origin`` milliseconds."""
+    x = np.where(piece.mask, (piece.times - origin[:, None]) / 1000.0, 0.0)
+    y = piece.zeroed
+    count = piece.count.astype(np.float64)
+    sum_x, sum_y, sum_xy, sum_xx = (
+        high + low for high, low in map(sums.total, (x, y, x * y, x * x))
+    )
+    slope = (sum_xy - sum_x * sum_y / count) / (sum_xx - sum_x * sum_x / count)
+    intercept = sum_y / count - slope * sum_x / count
+    first = piece.values[:, 0]
+    constant = ((piece.values == first[:, None]) | ~piece.mask).all(axis=1)
+    slope = np.where(constant, np.where(np.isinf(first), np.nan, 0.0), slope)
+    intercept = np.where(constant, np.where(np.isinf(first), np.nan, first), intercept)
+    return slope, intercept
+
+
+def _deriv(piece: Padded) -> Floats:
+    return _regression(piece, piece.times[:, 0])[0]
+
+
+def predict_linear(windows: Windows, seconds: Floats) -> Result:
+    """The value that the line through the samples will have, ``seconds`` after the step."""
+
+    def reduce(piece: Padded) -> Floats:
+        slope, intercept = _regression(piece, piece.at)
+        return slope * seconds[piece.step] + intercept
+
+    return padded(windows, reduce, 2)
+
+
+def quantile_over_time(windows: Windows, q: Floats) -> Result:
+    """A quantile of each window."""
+    return padded(windows, lambda piece: quantiles(piece, q[piece.step]))
+
+
+def smoothed(windows: Windows, smoothing: Floats, trend: Floats) -> Result:
+    """Double exponential smoothing, called ``holt_winters`` before 3.0."""
+
+    def reduce(piece: Padded) -> Floats:
+        sf, tf = smoothing[piece.step], trend[piece.step]
+        values = piece.values
+        before, now = np.zeros(len(values)), values[:, 0].copy()
+        slope = values[:, 1] - values[:, 0] if values.shape[1] > 1 else np.zeros(len(values))
+        for column in range(1, values.shape[1]):
+            here = piece.mask[:, column]
+            if column > 1:
+                slope = np.where(here, tf * (now - before) + (1 - tf) * slope, slope)
+            after = sf * values[:, column] + (1 - sf) * (now + slope)
+            before, now = np.where(here, now, before), np.where(here, after, now)
+        return now
+
+    return padded(windows, reduce, 2)
+
+
+def absent(windows: Windows) -> Result:
+    """1 where no series has a sample: one row."""
+    nothing = ~(windows.count > 0).any(axis=0, keepdims=True)
+    return np.ones(nothing.shape), nothing
+
+
+def _reducing(reduce: Callable[[Padded], Floats], least: int = 1) -> Callable[..., Result]:
+    return lambda windows, **_: padded(windows, reduce, least)
+
+
+def _simple(function: Callable[[Windows], Result]) -> Callable[..., Result]:
+    return lambda windows, **_: function(windows)
+
+
+def _avg(windows: Windows, *, old: bool) -> Result:
+    if old:
+        return padded(
+            windows, lambda piece: sums.moving_mean(piece.values, piece.mask, compensated=True)
+        )
+    return padded(windows, lambda piece: sums.mean(piece.values, piece.mask))
+
+
+def _variance(piece: Padded) -> Floats:
+    return sums.variance(piece.values, piece.mask, compensated=True)
+
+
+RANGE_FUNCTIONS: dict[str, Callable[..., Result]] = {
+    "avg_over_time": _avg,
+    "changes": _simple(_changes),
+    "count_over_time": _simple(_count),
+    "delta": lambda windows, old: extrapolated(windows, counter=False, rate=False, old=old),
+    "deriv": _reducing(_deriv, 2),
+    "first_over_time": _simple(_first),
+    "idelta": lambda windows, **_: _instant(windows, rate=False),
+    "increase": lambda windows, old: extrapolated(windows, counter=True, rate=False, old=old),
+    "irate": lambda windows, **_: _instant(windows, rate=True),
+    "last_over_time": _simple(_last),
+    "mad_over_time": _reducing(_mad),
+    "max_over_time": _reducing(lambda piece: _extreme_value(piece, largest=True)),
+    "min_over_time": _reducing(lambda piece: _extreme_value(piece, largest=False)),
+    "present_over_time": _simple(_present),
+    "rate": lambda windows, old: extrapolated(windows, counter=True, rate=True, old=old),
+    "resets": _simple(_resets),
+    "stddev_over_time": _reducing(lambda piece: np.sqrt(_variance(piece))),
+    "stdvar_over_time": _reducing(_variance),
+    "sum_over_time": _reducing(_sum),
+    "ts_of_first_over_time": _simple(_ts_of_first),
+    "ts_of_last_over_time": _simple(_ts_of_last),
+    "ts_of_max_over_time": _reducing(lambda piece: _extreme_time(piece, largest=True)),
+    "ts_of_min_over_time": _reducing(lambda piece: _extreme_time(piece, largest=False)),
+}
+"""Functions of one range and nothing else; each takes ``old``, true for releases before 3.0."""
