@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from replay.traces.findings import Finding, Findings
+from replay.traces.locate import FORMS, Form
 from replay.traces.model import EVENTS, Trace, TraceJob
+from replay.traces.names import natural_key
+from replay.traces.reading import open  # noqa: A004 - `replay.open(path)` reads as it should
+from replay.traces.write import write
 
-__all__ = ["EVENTS", "Trace", "TraceJob"]
+__all__ = [
+    "EVENTS",
+    "FORMS",
+    "Finding",
+    "Findings",
+    "Form",
+    "Trace",
+    "TraceJob",
+    "natural_key",
+    "open",
+    "write",
+]

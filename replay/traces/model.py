@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from replay.api import Job
 from replay.errors import UsageError
+from replay.traces.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -62,7 +63,7 @@ class TraceJob:
         return Job(self.id, tuple(sorted(self.ip_status)), self.gpu_generation)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """Jobs in natural order, and all their alerts.
 
@@ -72,11 +73,24 @@ class Trace:
             ``event_time`` (as written), ``event``, and ``at`` (nanoseconds since that job's
             start; may be negative). Rows of one job keep the order of the file.
         source: What was read, as the user named it.
+        form: The form it was read from, or empty.
+        findings: What was odd or refused while reading.
+
+    Two traces are equal when their jobs and the text of their alerts are.
     """
 
     jobs: tuple[TraceJob, ...]
     events: pa.Table = field(repr=False)
     source: str = ""
+    form: str = ""
+    findings: Findings = field(default_factory=Findings, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trace):
+            return NotImplemented
+        return self.jobs == other.jobs and _plain(self.events).equals(_plain(other.events))
+
+    __hash__ = None  # type: ignore[assignment] # as for any value with columns in it
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -127,3 +141,14 @@ class Trace:
         )
         events = events.set_column(0, EVENTS.field("job"), pa.array(numbers, pa.int32()))
         return replace(self, jobs=tuple(self.jobs[i] for i in keep), events=events)
+
+
+def _plain(events: pa.Table) -> pa.Table:
+    """The columns with every name spelt out."""
+    return pa.table(
+        [
+            column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+            for column in events.columns
+        ],
+        names=events.column_names,
+    ).combine_chunks()

@@ -1,0 +1,161 @@
+"""From what a reader found to a :class:`Trace`: jobs and rows checked, timed, put in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from replay.traces.check import JOB_KEYS, check_job, warn_of_job
+from replay.traces.columns import Inspection, job_runs
+from replay.traces.findings import shown
+from replay.traces.model import EVENTS, Trace
+from replay.traces.names import natural_key
+from replay.traces.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from replay.traces.columns import Rows
+    from replay.traces.findings import Findings, Place
+    from replay.traces.model import TraceJob
+
+__all__ = ["Outside", "TraceBuilder"]
+
+Outside = Literal["keep", "clip", "drop"]
+"""What becomes of alerts before their job's start or after its end."""
+
+_SLICE = 1 << 22  # rows taken at once
+
+
+class TraceBuilder:
+    """Takes jobs and rows of events from a reader, checks them, and makes a trace.
+
+    Args:
+        findings: Takes what is wrong or odd.
+        outside: What to do with alerts outside their job's span.
+
+    Attributes:
+        numbers: Job id → the number by which its rows name it.
+    """
+
+    def __init__(self, findings: Findings, outside: Outside = "keep") -> None:
+        self.findings = findings
+        self.outside = outside
+        self.numbers: dict[str, int] = {}
+        self._jobs: list[TraceJob] = []
+        self._places: list[Place] = []
+        self._tallies: list[Tally] = []
+        self._pieces: list[pa.Table] = []
+
+    def add_job(
+        self, record: Mapping[str, Any], place: Place, keys: Sequence[str] = JOB_KEYS
+    ) -> int | None:
+        """Take in a job's record; its number, or None when it was refused.
+
+        Args:
+            record: What was read.
+            place: Where.
+            keys: Keys that may be there without being reported as left out.
+
+        Raises:
+            TraceError: When strict and something is wrong.
+        """
+        job = check_job(record, place, self.findings, keys)
+        if job is None:
+            return None
+        if job.id in self.numbers:
+            what = f"the job is there already, at {self._places[self.numbers[job.id]]}"
+            remedy = "give each job its own id"
+            self.findings.error("duplicate-job", what, place, "job_id", shown(job.id), remedy)
+            return None
+        number = self.numbers[job.id] = len(self._jobs)
+        self._jobs.append(job)
+        self._places.append(place)
+        self._tallies.append(Tally(job))
+        return number
+
+    def add_events(self, rows: Rows) -> None:
+        """Take in rows of events, in the order of the file.
+
+        Raises:
+            TraceError: When strict and something is wrong.
+        """
+        inspection = Inspection(rows, self.findings)
+        ip, event = inspection.names("ip"), inspection.names("event")
+        texts, ns = inspection.times()
+        starts = np.array([job.start_ns for job in self._jobs], np.int64)
+        at = inspection.offsets(texts, ns, starts[rows.job])
+        columns = [pa.array(rows.job), ip, texts, event, pa.array(at)]
+        piece = pa.RecordBatch.from_arrays(columns, schema=EVENTS)
+        good = np.flatnonzero(~inspection.bad)
+        if len(good) < len(piece):
+            piece = piece.take(pa.array(good))
+        self._tally(piece, good, rows)
+        self._pieces.append(self._within(piece))
+
+    def build(self, source: str, form: str) -> Trace:
+        """The trace, with its jobs in natural order."""
+        for job, place, tally in zip(self._jobs, self._places, self._tallies, strict=True):
+            warn_of_job(job, tally.events, place, self.findings)
+            tally.warn(self.outside, self.findings)
+        order = sorted(range(len(self._jobs)), key=lambda i: natural_key(self._jobs[i].id))
+        events = pa.Table.from_batches(self._pieces, EVENTS)
+        self._pieces.clear()
+        events = _by_job(events, order).unify_dictionaries()
+        return Trace(tuple(self._jobs[i] for i in order), events, source, form, self.findings)
+
+    def _tally(self, piece: pa.RecordBatch, good: NDArray[np.intp], rows: Rows) -> None:
+        at = piece.column("at").to_numpy()
+        for number, where in job_runs(piece.column("job").to_numpy(), len(self._jobs)):
+            lines = good[where]
+            run = _rows(piece, where)
+            self._tallies[number].add(
+                at[where], run.column("ip"), run.column("event_time"),
+                lambda row, lines=lines: rows.place(int(lines[row])),
+            )  # fmt: skip
+
+    def _within(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        if self.outside == "keep":
+            return piece
+        at = piece.column("at").to_numpy()
+        spans = np.array([job.duration_ns for job in self._jobs], np.int64)
+        clipped = np.clip(at, 0, spans[piece.column("job").to_numpy()])
+        if self.outside == "drop":
+            return piece.filter(pa.array(at == clipped))
+        return piece.set_column(4, EVENTS.field("at"), pa.array(clipped))
+
+
+def _by_job(events: pa.Table, order: Sequence[int]) -> pa.Table:
+    """Rows sorted by the rank of their job, and renumbered; rows of one job keep their order."""
+    rank = np.empty(len(order), np.int32)
+    rank[list(order)] = np.arange(len(order), dtype=np.int32)
+    job = rank[events.column("job").to_numpy()]
+    if np.all(job[1:] >= job[:-1]):
+        return events.set_column(0, EVENTS.field("job"), pa.array(job))
+    runs = sorted(job_runs(job, len(order)), key=lambda run: run[0])
+    if isinstance(runs[0][1], slice):
+        events = pa.concat_tables([_rows(events, where) for _, where in runs])
+    else:
+        events = _taken(events, np.concatenate([where for _, where in runs]))
+    return events.set_column(0, EVENTS.field("job"), pa.array(np.sort(job)))
+
+
+def _rows(piece: Any, where: NDArray[np.intp] | slice) -> Any:
+    if isinstance(where, slice):
+        return piece.slice(where.start, where.stop - where.start)
+    return piece.take(pa.array(where))
+
+
+def _taken(events: pa.Table, where: NDArray[np.intp]) -> pa.Table:
+    """Take rows, a column and a few million rows at a time, to spare memory."""
+    columns = []
+    for name in EVENTS.names:
+        column = events.column(name).unify_dictionaries().combine_chunks()
+        events = events.drop_columns(name)
+        slices = [where[i : i + _SLICE] for i in range(0, len(where), _SLICE)]
+        columns.append(pa.chunked_array([column.take(pa.array(rows)) for rows in slices]))
+    return pa.table(columns, schema=EVENTS)

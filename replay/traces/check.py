@@ -1,0 +1,144 @@
+"""The rules a job's record must meet, the same for every form, for reading and for validating."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replay.traces.findings import shown
+from replay.traces.model import TraceJob
+from replay.traces.records import Repeated
+from replay.traces.times import parse_one, why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from replay.traces.findings import Findings, Place
+
+__all__ = ["JOB_KEYS", "check_job", "describe", "text_fault", "warn_of_job"]
+
+JOB_KEYS = ("job_id", "start_time", "end_time", "gpu_generation", "ip_status")
+"""What a job's record holds."""
+
+_TEXT_KEYS = JOB_KEYS[:4]
+
+
+def describe(value: Any) -> str:
+    """What a JSON value is, for a message."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, (int, float)):
+        return "a number"
+    return {dict: "an object", Repeated: "an object", list: "a list"}.get(type(value), "text")
+
+
+def text_fault(value: Any) -> str | None:
+    """Why a value cannot be one of a trace's texts; None when it can."""
+    if not isinstance(value, str):
+        return f"{describe(value)} in place of text"
+    if "\0" in value:
+        return "a NUL character"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "half of a surrogate pair"
+    return None
+
+
+def check_job(
+    record: Mapping[str, Any], place: Place, findings: Findings, keys: Sequence[str] = JOB_KEYS
+) -> TraceJob | None:
+    """Turn a job's record into a job; None when it was refused.
+
+    Args:
+        record: What was read.
+        place: Where.
+        findings: Takes what is wrong or odd.
+        keys: Keys that may be there without being reported as left out.
+
+    Raises:
+        TraceError: When strict and something is wrong.
+    """
+    before = findings.errors
+    if isinstance(record, Repeated):
+        key = shown(record.key)
+        findings.error("duplicate-key", record.what, place, key, remedy="keep one of them")
+    for key in JOB_KEYS:
+        if key not in record:
+            findings.error("missing-key", "the key is missing", place, key, remedy="add it")
+    for key in _TEXT_KEYS:
+        if key in record and (fault := text_fault(record[key])):
+            value = shown(record[key])
+            findings.error("not-text", fault, place, key, value, "write it as text")
+    if "ip_status" in record:
+        _check_labels(record["ip_status"], place, findings)
+    if findings.errors > before:
+        return None
+    for key in record:
+        if key not in keys:
+            what = "a key that is no part of a job, left out"
+            findings.warn("extra-key", what, place, shown(key))
+    if not record["job_id"]:
+        findings.error("empty", "an empty text", place, "job_id", remedy="name the job")
+    start = _time(record, "start_time", place, findings)
+    end = _time(record, "end_time", place, findings)
+    if start is not None and end is not None and end < start:
+        what = f"the job ends before it starts, at {record['start_time']}"
+        findings.error("negative-span", what, place, "end_time", record["end_time"], "correct it")
+    if findings.errors > before or start is None or end is None:
+        return None
+    return TraceJob(*(record[key] for key in JOB_KEYS), start_ns=start, end_ns=end)
+
+
+def warn_of_job(job: TraceJob, events: int, place: Place, findings: Findings) -> None:
+    """Report what is allowed in a job but leaves little to replay or to score."""
+    if not job.ip_status:
+        what = f"{job.id} lists no node: nothing to score"
+        findings.warn("no-nodes", what, place, "ip_status")
+    elif all(label == "normal" for label in job.ip_status.values()):
+        what = f"{job.id} has no faulty node: nothing to find"
+        findings.warn("no-fault", what, place, "ip_status")
+    if not events:
+        findings.warn("no-events", f"{job.id} has no events", place)
+    if job.start_ns == job.end_ns:
+        findings.warn("zero-length", f"{job.id} ends as it starts", place, "end_time", job.end_time)
+
+
+def _time(record: Mapping[str, Any], key: str, place: Place, findings: Findings) -> int | None:
+    text = record[key]
+    ns = parse_one(text)
+    if ns is None:
+        what, remedy = why_not(text) if text else ("an empty time", "fill it in")
+        findings.error("bad-time", what, place, key, text or None, remedy)
+    return ns
+
+
+def _check_labels(labels: Any, place: Place, findings: Findings) -> None:
+    if not isinstance(labels, dict):
+        what = f"{describe(labels)} in place of an object of node and label"
+        findings.error("not-object", what, place, "ip_status", shown(labels), "write {...}")
+        return
+    if isinstance(labels, Repeated):
+        column = f"ip_status.{shown(labels.key)}"
+        findings.error("duplicate-key", labels.what, place, column, remedy="keep one of them")
+    for node, label in labels.items():
+        column = f"ip_status.{shown(node)}"
+        if not node:
+            findings.error("empty", "an empty node", place, column, remedy="name the node")
+        elif fault := text_fault(node):
+            findings.error("not-text", fault, place, column, remedy="correct it")
+        _check_label(label, column, place, findings)
+
+
+def _check_label(label: Any, column: str, place: Place, findings: Findings) -> None:
+    if label == "normal":
+        return
+    if fault := text_fault(label):
+        value = shown(label)
+        findings.error("bad-label", fault, place, column, value, 'such as "normal" or "faulty"')
+    elif not label:
+        findings.error("bad-label", "an empty label", place, column, remedy="fill it in")
+    elif label.strip().casefold() == "normal":
+        what = "a label that is not quite 'normal', so the node counts as faulty"
+        findings.warn("odd-label", what, place, column, label, "write it as normal")

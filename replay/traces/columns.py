@@ -1,0 +1,168 @@
+"""Columns of events: text as Arrow arrays, checked whole columns at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from replay.traces.texts import as_names
+from replay.traces.times import parse_times, why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from replay.traces.findings import Explain, Findings, Place
+
+__all__ = ["EVENT_COLUMNS", "Inspection", "Rows", "job_runs"]
+
+EVENT_COLUMNS = ("ip", "event_time", "event")
+"""What every row of events holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of events, as read.
+
+    Attributes:
+        job: Number of each row's job, int32[n].
+        columns: :data:`EVENT_COLUMNS` as Arrow text of any sort, valid UTF-8; may hold nulls,
+            which are refused.
+        place: Where row ``i`` stands.
+    """
+
+    job: NDArray[np.int32]
+    columns: Mapping[str, pa.Array]
+    place: Callable[[int], Place]
+
+
+class Inspection:
+    """Checks some rows; a row with a fault is reported and marked.
+
+    Attributes:
+        bad: bool[n], the rows that were refused.
+    """
+
+    def __init__(self, rows: Rows, findings: Findings) -> None:
+        self.rows = rows
+        self.findings = findings
+        self.bad = np.zeros(len(rows.job), bool)
+
+    def names(self, column: str) -> pa.DictionaryArray:
+        """A column of names, dictionary-encoded."""
+        names = as_names(self.rows.columns[column])
+        words = names.dictionary
+        nulls = _mask(names.is_null())
+        codes = names.indices.fill_null(0).to_numpy()
+
+        def value(row: int) -> str:
+            return str(words[int(codes[row])].as_py())
+
+        def having(words_so: pa.Array) -> NDArray[np.bool_]:
+            faulty = _mask(words_so)
+            return faulty[codes] & ~nulls if faulty.any() else np.zeros(len(codes), bool)
+
+        self.refuse(column, nulls, "empty", lambda _: ("null in place of text", None, "fill it in"))
+        empty = having(pc.equal(pc.binary_length(words), 0))
+        self.refuse(column, empty, "empty", lambda _: ("an empty text", None, "fill it in"))
+        nul = having(pc.match_substring(words, "\0"))
+        self.refuse(
+            column, nul, "not-text", lambda row: ("a NUL character", value(row), "remove it")
+        )
+        blank = having(pc.not_equal(words, pc.utf8_trim_whitespace(words))) & ~self.bad
+        self.findings.of_rows(
+            "warning", "blanks", blank, self.rows.place, column,
+            lambda row: ("blanks around a text, kept as part of it", value(row), ""),
+        )  # fmt: skip
+        return pa.DictionaryArray.from_arrays(pa.array(codes), words) if nulls.any() else names
+
+    def times(self) -> tuple[pa.StringArray, NDArray[np.int64]]:
+        """The column of times, as written and in nanoseconds."""
+        column = "event_time"
+        texts = self.rows.columns[column].cast(pa.string())
+        nulls = _mask(texts.is_null())
+        self.refuse(
+            column, nulls, "empty", lambda _: ("null in place of a time", None, "fill it in")
+        )
+        ns, bad = parse_times(texts.fill_null(""))
+
+        def explain(row: int) -> tuple[str, str | None, str]:
+            text = texts[row].as_py()
+            if not text:
+                return "an empty time", None, "fill it in"
+            what, remedy = why_not(text)
+            return what, text, remedy
+
+        self.refuse(column, bad & ~nulls, "bad-time", explain)
+        return texts, ns
+
+    def offsets(
+        self, texts: pa.StringArray, ns: NDArray[np.int64], starts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Nanoseconds since each row's job started."""
+        at = ns - starts
+        wrapped = ((ns ^ starts) & (ns ^ at)) < 0
+        what, remedy = "a time more than 292 years from the job's start", "correct it"
+        self.refuse(
+            "event_time", wrapped, "bad-time", lambda row: (what, texts[row].as_py(), remedy)
+        )
+        return at
+
+    def refuse(
+        self,
+        column: str,
+        mask: NDArray[np.bool_],
+        kind: str,
+        explain: Explain,
+    ) -> None:
+        """Report rows as faulty and mark them.
+
+        Args:
+            column: Where the fault is.
+            mask: bool[n], the faulty rows.
+            kind: Sort of fault.
+            explain: What is wrong with row ``i``, its value if it helps, and the remedy.
+
+        Raises:
+            TraceError: When strict and there is such a row.
+        """
+        self.findings.of_rows("error", kind, mask, self.rows.place, column, explain)
+        self.bad |= mask
+
+
+def job_runs(job: NDArray[np.int32], jobs: int) -> Iterator[tuple[int, NDArray[np.intp] | slice]]:
+    """The rows of each job, in order: as slices where they lie together, else as row numbers.
+
+    Args:
+        job: Number of each row's job.
+        jobs: How many jobs there may be; more runs than that mean that jobs are interleaved.
+
+    Examples:
+        >>> list(job_runs(np.array([1, 1, 0], np.int32), 2))
+        [(1, slice(0, 2, None)), (0, slice(2, 3, None))]
+
+    """
+    if not len(job):
+        return
+    order = None
+    edges = _edges(job)
+    if len(edges) - 1 > jobs:
+        order = np.argsort(job, kind="stable")
+        job = job[order]
+        edges = _edges(job)
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        yield int(job[first]), slice(first, last) if order is None else order[first:last]
+
+
+def _edges(job: NDArray[np.int32]) -> NDArray[np.intp]:
+    return np.concatenate(([0], np.flatnonzero(np.diff(job)) + 1, [len(job)]))
+
+
+def _mask(flags: pa.BooleanArray) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = flags.to_numpy(zero_copy_only=False)
+    return mask

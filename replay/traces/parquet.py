@@ -1,0 +1,232 @@
+"""The Parquet form: a table of jobs and a table of events, each perhaps in several files."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from replay.errors import TraceError
+from replay.traces.check import JOB_KEYS
+from replay.traces.columns import EVENT_COLUMNS, Rows
+from replay.traces.files import PARQUET_MAGIC, head
+from replay.traces.findings import Place, shown
+from replay.traces.records import BadJson, load_json
+from replay.traces.texts import as_names, as_text, misfit, utf8_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from replay.traces.build import TraceBuilder
+    from replay.traces.findings import Findings
+
+__all__ = ["read_parquet"]
+
+_ROWS = 1 << 18  # rows checked at once
+_EVENT_KEYS = ("job_id", *EVENT_COLUMNS)
+_NAMES = ["job_id", "ip", "event"]  # read as dictionaries: few words, many rows
+_SECONDS = (1 << 63) // 1_000_000_000  # what nanoseconds can hold
+
+
+def read_parquet(paths: Sequence[str], builder: TraceBuilder) -> None:
+    """Read files of jobs and of events, told apart by their columns, into a builder.
+
+    Raises:
+        TraceError: When strict and something is wrong, or there is no file of either sort.
+    """
+    tables: dict[tuple[str, ...], list[_Table]] = {JOB_KEYS: [], _EVENT_KEYS: []}
+    for path in paths:
+        try:
+            table = _Table(path, builder.findings)
+        except TraceError as error:
+            builder.findings.caught(error)
+        else:
+            tables.setdefault(table.keys, []).append(table)
+    for keys, sort in ((JOB_KEYS, "jobs"), (_EVENT_KEYS, "events")):
+        if not tables[keys]:
+            remedy = "a trace has a table of jobs and a table of events"
+            raise TraceError(f"no Parquet file of {sort} here", ", ".join(paths), remedy=remedy)
+    for table in tables[JOB_KEYS]:
+        _read_jobs(table, builder)
+    for table in tables[_EVENT_KEYS]:
+        _read_events(table, builder)
+
+
+def _read_jobs(table: _Table, builder: TraceBuilder) -> None:
+    for batch in table.batches():
+        for row, record in enumerate(pa.RecordBatch.from_pydict(batch.columns).to_pylist()):
+            place = batch.place(row)
+            try:
+                if record["ip_status"] is not None:
+                    record["ip_status"] = load_json(record["ip_status"])
+            except BadJson as error:
+                what, remedy = error.what, error.remedy
+                builder.findings.error("bad-json", what, place, "ip_status", remedy=remedy)
+            else:
+                builder.add_job(record, place)
+
+
+def _read_events(table: _Table, builder: TraceBuilder) -> None:
+    for batch in table.batches():
+        names = as_names(batch.columns["job_id"])
+        words = names.dictionary.to_pylist()
+        known = np.array([*(builder.numbers.get(word, -1) for word in words), -1], np.int32)
+        job = known[names.indices.fill_null(len(words)).to_numpy()]
+        unknown = job < 0
+
+        def explain(row: int, names: pa.DictionaryArray = names) -> tuple[str, str | None, str]:
+            value = names[row].as_py()
+            if value is None:
+                return "null in place of a job", None, "fill it in"
+            return "an event of a job that is not there", value, "add the job, or drop its events"
+
+        findings = builder.findings
+        findings.of_rows("error", "unknown-job", unknown, batch.place, "job_id", explain)
+        batch, job = batch.without(unknown), job[~unknown]
+        builder.add_events(Rows(job, batch.columns, batch.place))
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Some rows of a file.
+
+    Attributes:
+        path: The file.
+        lines: Where each row stands in it, from 1.
+        columns: Key → text; may hold nulls.
+    """
+
+    path: str
+    lines: NDArray[np.int64]
+    columns: dict[str, pa.Array]
+
+    def place(self, row: int) -> Place:
+        """Where a row stands."""
+        return Place(self.path, int(self.lines[row]))
+
+    def without(self, mask: NDArray[np.bool_]) -> _Batch:
+        """The rows that are not masked."""
+        if not mask.any():
+            return self
+        rows = pa.array(~mask)
+        columns = {key: column.filter(rows) for key, column in self.columns.items()}
+        return _Batch(self.path, self.lines[~mask], columns)
+
+
+class _Table:
+    """One Parquet file, opened, its columns checked.
+
+    Attributes:
+        path: The file.
+        keys: The columns it must have; none when it is no part of a trace.
+    """
+
+    def __init__(self, path: str, findings: Findings) -> None:
+        self.path = path
+        self.findings = findings
+        if head(path)[:4] != PARQUET_MAGIC:
+            raise TraceError("not a Parquet file, though named so", path)
+        with _guarded(path):
+            self.schema = pq.ParquetFile(path).schema_arrow
+            names = [name for name in _NAMES if _is_plain_text(self.schema, name)]
+            self.file = pq.ParquetFile(path, read_dictionary=names)
+        self.keys = self._keys()
+
+    def batches(self) -> Iterator[_Batch]:
+        """The columns wanted, some rows at a time; what cannot be read ends them.
+
+        Raises:
+            TraceError: The file is broken or a column is missing, and findings are strict.
+        """
+        if not self._has_columns():
+            return
+        done = 0
+        try:
+            with _guarded(self.path):
+                for batch in self.file.iter_batches(_ROWS, columns=list(self.keys)):
+                    lines = np.arange(done + 1, done + 1 + len(batch))
+                    columns = {key: as_text(batch.column(key)) for key in self.keys}
+                    yield self._decodable(_Batch(self.path, lines, columns))
+                    done += len(batch)
+        except TraceError as error:
+            self.findings.caught(error)
+
+    def _decodable(self, batch: _Batch) -> _Batch:
+        """The rows whose texts are UTF-8; the others are reported."""
+        bad = np.zeros(len(batch.lines), bool)
+        for key, column in batch.columns.items():
+            faults = utf8_faults(column)
+            if faults is not None:
+                self.findings.of_rows("error", "not-text", faults, batch.place, key, _not_utf8)
+                bad |= faults
+        return batch.without(bad)
+
+    def _keys(self) -> tuple[str, ...]:
+        names = set(self.schema.names)
+        for keys in (_EVENT_KEYS, JOB_KEYS):
+            if len(names.intersection(keys[1:])) > 1:
+                return keys
+        what, value = "a table of neither jobs nor events, left out", ",".join(self.schema.names)
+        self.findings.warn("other-table", what, Place(self.path), value=shown(value))
+        return ()
+
+    def _has_columns(self) -> bool:
+        before, place, names = self.findings.errors, Place(self.path), self.schema.names
+        for key in self.keys:
+            if key not in names:
+                what, value = "the column is missing", shown(",".join(names))
+                self.findings.error("missing-column", what, place, key, value, "add it")
+            elif names.count(key) > 1:
+                what = "the column is there twice"
+                self.findings.error("duplicate-column", what, place, key, remedy="keep one")
+            elif what := self._misfit(key):
+                self.findings.error("not-text", what, place, key, remedy="store it as text")
+        for name in names:
+            if name not in self.keys:
+                what = "a column that is no part of a trace, left out"
+                self.findings.warn("extra-column", what, place, shown(name))
+        return self.findings.errors == before
+
+    def _misfit(self, key: str) -> str | None:
+        what = misfit(self.schema.field(key).type, time=key.endswith("_time"))
+        if what is None and self._is_int96(key):
+            with _guarded(self.path):
+                seconds = pq.ParquetFile(self.path, coerce_int96_timestamp_unit="s")
+                times = seconds.read([key]).column(0).cast(pa.int64())
+            span = pc.min_max(times).as_py()
+            if span["min"] is not None and not -_SECONDS < span["min"] <= span["max"] < _SECONDS:
+                return "timestamps outside the years 1678 to 2261"
+        return what
+
+    def _is_int96(self, key: str) -> bool:
+        columns = self.file.schema
+        return any(
+            columns.column(i).path == key and columns.column(i).physical_type == "INT96"
+            for i in range(len(columns))
+        )
+
+
+def _is_plain_text(schema: pa.Schema, name: str) -> bool:
+    return schema.names.count(name) == 1 and misfit(schema.field(name).type) is None
+
+
+def _not_utf8(_: int) -> tuple[str, str | None, str]:
+    return "not UTF-8", None, "save the text as UTF-8"
+
+
+@contextmanager
+def _guarded(path: str) -> Iterator[None]:
+    """Turn what Arrow raises over a broken file into our error."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        lines = str(error).splitlines()
+        what = f"not readable as Parquet: {shown(lines[0]) if lines else type(error).__name__}"
+        raise TraceError(what, path, remedy="was the file cut off?") from None

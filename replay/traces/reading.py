@@ -1,0 +1,76 @@
+"""Reading a trace, whatever its form."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from replay.traces.build import TraceBuilder
+from replay.traces.findings import Findings
+from replay.traces.folders import read_folders
+from replay.traces.jsonl import read_jsonl
+from replay.traces.locate import locate
+from replay.traces.parquet import read_parquet
+
+if TYPE_CHECKING:
+    from replay.traces.build import Outside
+    from replay.traces.locate import Form
+    from replay.traces.model import Trace
+
+__all__ = ["open", "read"]
+
+_READERS = {"folders": read_folders, "jsonl": read_jsonl, "parquet": read_parquet}
+
+
+def open(  # noqa: A001 - `replay.open(path)` reads as it should
+    path: str | os.PathLike[str],
+    *,
+    form: Form | None = None,
+    lenient: bool = False,
+    outside: Outside = "keep",
+) -> Trace:
+    """Read a trace.
+
+    Args:
+        path: A file, a job's folder, a folder above, a glob, or
+            ``hf://datasets/OWNER/NAME@REVISION/PATH``.
+        form: ``"folders"``, ``"jsonl"`` or ``"parquet"``, where there are several; else the form
+            is found out.
+        lenient: Skip faulty rows and jobs, and list them in :attr:`Trace.findings`.
+        outside: What to do with alerts outside their job's span: ``"keep"`` them, ``"clip"``
+            them to its edge, or ``"drop"`` them. All are counted in a warning.
+
+    Returns:
+        The trace, jobs in natural order; ``trace.findings`` says what was odd.
+
+    Raises:
+        TraceError: Something is wrong in the data, or there are no data.
+        UsageError: ``form`` is unknown.
+    """
+    return read(path, Findings(strict=not lenient), form=form, outside=outside)
+
+
+def read(
+    path: str | os.PathLike[str],
+    findings: Findings,
+    *,
+    form: Form | None = None,
+    outside: Outside = "keep",
+) -> Trace:
+    """Read a trace as :func:`open` does, into findings of your own.
+
+    Raises:
+        TraceError: There are no data, or something is wrong and ``findings`` are strict.
+        UsageError: ``form`` is unknown.
+    """
+    source = os.fspath(path)
+    if source.startswith("hf://"):
+        from replay.traces.hub import download  # noqa: PLC0415 - needs an extra
+
+        root = download(source)
+    else:
+        root = source
+    located = locate(root, form, findings)
+    builder = TraceBuilder(findings, outside)
+    _READERS[located.form](located.paths, builder)
+    return builder.build(source, located.form)
