@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from replay.scoring.sheet import Sheet
     from replay.scoring.truth import Truth
 
-__all__ = ["Counts", "accuracy", "churn", "f_beta", "population"]
+__all__ = [
+    "Counts",
+    "JobCounts",
+    "accuracy",
+    "churn",
+    "f_beta",
+    "false_alarms",
+    "job_rates",
+    "job_states",
+    "node_rates",
+    "population",
+]
 
 HOUR_NS = 3_600_000_000_000
 RULE_OF_THREE = 2.995732
@@ -70,15 +81,43 @@ def _balanced(
     return balanced
 
 
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """Alarmed and silent jobs, bool[J] each; a job without a labelled node is in none of them."""
+
+    tp: NDArray[Any]
+    fp: NDArray[Any]
+    fn: NDArray[Any]
+    tn: NDArray[Any]
+
+    @classmethod
+    def of(cls, truth: Truth, blame: Blame) -> Self:
+        """Tell right alarms from wrong ones."""
+        faulty, healthy = job_states(truth)
+        return cls(
+            tp=faulty & blame.alarmed,
+            fp=healthy & blame.alarmed,
+            fn=faulty & ~blame.alarmed,
+            tn=healthy & ~blame.alarmed,
+        )
+
+
+def job_states(truth: Truth) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Positive jobs (a positive node) and negative ones (a negative node and no positive)."""
+    faulty = truth.job_sum(truth.positive) > 0
+    return faulty, (truth.job_sum(truth.negative) > 0) & ~faulty
+
+
 def accuracy(sheet: Sheet, truth: Truth, blame: Blame, counts: Counts) -> None:
     """Everything that depends on who was blamed, not on when."""
-    _nodes(sheet, truth, blame, counts)
-    _macro(sheet, counts)
-    _jobs(sheet, truth, blame)
-    _false_alarms(sheet, truth, counts)
+    node_rates(sheet, counts)
+    _outside(sheet, truth, blame, counts)
+    job_rates(sheet, JobCounts.of(truth, blame))
+    false_alarms(sheet, counts.fp, (counts.fp + counts.tn) * truth.end_ns / HOUR_NS)
 
 
-def _nodes(sheet: Sheet, truth: Truth, blame: Blame, counts: Counts) -> None:
+def node_rates(sheet: Sheet, counts: Counts) -> None:
+    """Rates over nodes, pooled and averaged over jobs."""
     tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn
     for key, values in (("tp", tp), ("fp", fp), ("fn", fn), ("tn", tn)):
         sheet.count(key, values)
@@ -92,13 +131,32 @@ def _nodes(sheet: Sheet, truth: Truth, blame: Blame, counts: Counts) -> None:
     why = "there is no positive node, or no negative one"
     sheet.formula("balanced_accuracy", _balanced, (tp, fp, fn, tn), why)
     sheet.ratio("prevalence", tp + fn, tp + fp + fn + tn, "no node is labelled")
+    for name, rates in (
+        ("precision", divide(tp, tp + fp)),
+        ("recall", divide(tp, tp + fn)),
+        ("f1", f_beta(1.0)(tp, fp, fn)),
+    ):
+        defined = ~np.isnan(rates)
+        why = f"{name} is undefined in every job"
+        sheet.ratio(f"{name}_macro", np.where(defined, rates, 0.0), defined, why)
+        sheet.count(f"{name}_macro_n", defined)
+    matched = (fp == 0) & (fn == 0)
+    sheet.ratio("exact_match_rate", matched, np.ones_like(matched), "there is no job")
+    jaccard = divide(tp, tp + fp + fn)
+    defined = ~np.isnan(jaccard)
+    why = "no job has a positive or a raised node"
+    sheet.ratio("jaccard_mean", np.where(defined, jaccard, 0.0), defined, why)
+    sheet.ratio("collateral_per_hit", np.where(tp > 0, fp, 0), tp, "there is no hit")
 
+
+def _outside(sheet: Sheet, truth: Truth, blame: Blame, counts: Counts) -> None:
+    """Blame beyond the population and beyond the window, and recall label by label."""
     ignored = truth.job_sum((truth.state == IGNORED) & blame.raised)
     sheet.count("ignored_raised", ignored)
     sheet.count("unlabelled_raised", blame.strangers)
     sheet.count("phantom_raised", blame.phantoms)
-    everything = tp + fp + ignored + blame.strangers + blame.phantoms
-    sheet.ratio("precision_strict", tp, everything, "no node was raised")
+    everything = counts.tp + counts.fp + ignored + blame.strangers + blame.phantoms
+    sheet.ratio("precision_strict", counts.tp, everything, "no node was raised")
     sheet.count("late_tp", truth.job_sum(truth.positive & blame.late))
     sheet.count("late_fp", truth.job_sum(truth.negative & blame.late))
     for number, label in enumerate(truth.labels):
@@ -112,48 +170,20 @@ def _nodes(sheet: Sheet, truth: Truth, blame: Blame, counts: Counts) -> None:
             )
 
 
-def _macro(sheet: Sheet, counts: Counts) -> None:
-    tp, fp, fn = counts.tp, counts.fp, counts.fn
-    for name, values in (
-        ("precision", divide(tp, tp + fp)),
-        ("recall", divide(tp, tp + fn)),
-        ("f1", f_beta(1.0)(tp, fp, fn)),
-    ):
-        defined = ~np.isnan(values)
-        why = f"{name} is undefined in every job"
-        sheet.ratio(f"{name}_macro", np.where(defined, values, 0.0), defined, why)
-        sheet.count(f"{name}_macro_n", defined)
-    matched = (fp == 0) & (fn == 0)
-    sheet.ratio("exact_match_rate", matched, np.ones_like(matched), "there is no job")
-    jaccard = divide(tp, tp + fp + fn)
-    defined = ~np.isnan(jaccard)
-    why = "no job has a positive or a raised node"
-    sheet.ratio("jaccard_mean", np.where(defined, jaccard, 0.0), defined, why)
-
-
-def _jobs(sheet: Sheet, truth: Truth, blame: Blame) -> None:
-    faulty, healthy = job_states(truth)
-    alarmed = blame.alarmed
-    tp, fp = faulty & alarmed, healthy & alarmed
-    fn, tn = faulty & ~alarmed, healthy & ~alarmed
+def job_rates(sheet: Sheet, counts: JobCounts) -> None:
+    """Rates over jobs."""
+    tp, fp, fn, tn = counts.tp, counts.fp, counts.fn, counts.tn
     for key, values in (("job_tp", tp), ("job_fp", fp), ("job_fn", fn), ("job_tn", tn)):
         sheet.count(key, values)
     sheet.ratio("job_precision", tp, tp | fp, "no labelled job was alarmed")
-    sheet.ratio("job_recall", tp, faulty, "there is no positive job")
+    sheet.ratio("job_recall", tp, tp | fn, "there is no positive job")
     why = "there is no positive job and none was alarmed"
     sheet.formula("job_f1", f_beta(1.0), (tp, fp, fn), why)
-    sheet.ratio("healthy_job_false_alarm_rate", fp, healthy, "there is no negative job")
+    sheet.ratio("healthy_job_false_alarm_rate", fp, fp | tn, "there is no negative job")
 
 
-def job_states(truth: Truth) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Positive jobs (a positive node) and negative ones (a negative node and no positive)."""
-    faulty = truth.job_sum(truth.positive) > 0
-    return faulty, (truth.job_sum(truth.negative) > 0) & ~faulty
-
-
-def _false_alarms(sheet: Sheet, truth: Truth, counts: Counts) -> None:
-    watched_ns = (counts.fp + counts.tn) * truth.end_ns
-    hours, false = watched_ns / HOUR_NS, counts.fp
+def false_alarms(sheet: Sheet, false: NDArray[np.int64], hours: NDArray[np.float64]) -> None:
+    """False alarms against the hours that healthy nodes were watched."""
     sheet.count("negative_node_hours", hours)
     why = "no negative node was watched for any time"
     sheet.ratio("false_alarms_per_1000_node_hours", 1000 * false, hours, why)
@@ -165,8 +195,6 @@ def _false_alarms(sheet: Sheet, truth: Truth, counts: Counts) -> None:
         "there are false alarms: see mtbfa_node_hours",
         (total == 0, why),
     )
-    beside = np.where(counts.tp > 0, false, 0)
-    sheet.ratio("collateral_per_hit", beside, counts.tp, "there is no hit")
 
 
 def churn(sheet: Sheet, truth: Truth, blame: Blame) -> None:

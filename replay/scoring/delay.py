@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from replay.scoring.resampling import Quantiles
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -66,14 +68,29 @@ class Delays:
         followed = np.maximum(truth.end_ns[job] - zero.at_ns[eligible], 0)
         return cls(job, hit, ns, followed, truth.job_sum(truth.positive & ~zero.known))
 
+    @property
+    def observed_ns(self) -> NDArray[np.int64]:
+        """int64[m]: the latency where hit, from 0 up; where missed, how long it was followed."""
+        return np.where(self.hit, np.maximum(self.ns, 0), self.followed_ns)
+
+    def quantiles(self, keys: Mapping[str, int]) -> Quantiles:
+        """Quantiles over all eligible positives, the misses at infinity.
+
+        Args:
+            keys: Name of the metric → which quantile it is, in percent.
+        """
+        value = np.where(self.hit, self.ns / 1e9, np.inf)
+        order = np.argsort(value, kind="stable")
+        return Quantiles(self.job[order].astype(np.int64), value[order], keys)
+
 
 def inverted_cdf(
-    values: NDArray[np.int64], group: NDArray[Any], totals: NDArray[Any], percent: int
+    values: NDArray[Any], group: NDArray[Any], totals: NDArray[Any], percent: int
 ) -> NDArray[np.float64]:
     """Smallest x of each group with F(x) ≥ q; NaN where the group has no such x.
 
     Args:
-        values: int64[n], what was observed.
+        values: number[n], what was observed.
         group: int64[n], the group of each.
         totals: int64[G], how many each group has, those counted that stand beyond all observed.
         percent: 100 q.
@@ -191,32 +208,32 @@ def kaplan_meier(
 
 
 def _survival(sheet: Sheet, zero: str, delays: Delays, within: Sequence[float]) -> None:
-    ns = np.where(delays.hit, np.maximum(delays.ns, 0), delays.followed_ns)
+    """Kaplan-Meier: misses censored at the job's end, which the fault itself may have caused."""
+    ns = delays.observed_ns
+    limits = np.array([round(limit * 1e9) for limit in within], np.int64)
     group = sheet.groups.of_job[delays.job]
     order = np.argsort(group, kind="stable")
     edges = np.searchsorted(group[order], np.arange(len(sheet.groups) + 1))
     size = len(sheet.groups)
     median = np.full(size, np.nan)
-    recall = np.full((len(within), size), np.nan)
-    spent = np.full((len(within), size), np.nan)
+    left, spent_ns = (np.full((size, len(within)), np.nan) for _ in range(2))
     for number in np.flatnonzero(np.diff(edges)).tolist():
         rows = order[edges[number] : edges[number + 1]]
         times, share = kaplan_meier(ns[rows], delays.hit[rows])
         reached = np.flatnonzero(share <= 0.5)
         if len(reached):
             median[number] = times[reached[0]] / 1e9
-        for place, limit in enumerate(within):
-            limit_ns = round(limit * 1e9)
-            until = np.searchsorted(times, limit_ns, side="right")
-            recall[place, number] = 1 - (share[until - 1] if until else 1.0)
-            steps = np.diff(np.concatenate(([0], times[:until], [limit_ns])))
-            spent[place, number] = np.sum(steps * np.concatenate(([1.0], share[:until]))) / 1e9
+        since, share = np.append(0, times), np.append(1.0, share)
+        area = np.append(0.0, np.cumsum(np.diff(since) * share[:-1]))
+        step = np.searchsorted(times, limits, side="right")
+        left[number] = share[step]
+        spent_ns[number] = area[step] + (limits - since[step]) * share[step]
     empty = (np.diff(edges) == 0, NO_POSITIVE)
     sheet.put(f"km_median_{zero}", median, "the estimate never falls to one half", empty)
     for place, limit in enumerate(within):
         name = f"{seconds(limit)}_{zero}"
-        sheet.put(f"km_recall_{name}", recall[place], NO_POSITIVE)
-        sheet.put(f"km_rmst_{name}", spent[place], NO_POSITIVE)
+        sheet.put(f"km_recall_{name}", 1 - left[:, place], NO_POSITIVE)
+        sheet.put(f"km_rmst_{name}", spent_ns[:, place] / 1e9, NO_POSITIVE)
 
 
 def _lead(sheet: Sheet, truth: Truth, blame: Blame) -> None:

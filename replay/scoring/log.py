@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from replay.errors import TraceError, UsageError
 from replay.scoring.words import coded
-from replay.traces.records import BadJson, Repeated, load_json
+from replay.traces.records import BadJsonError, Repeated, load_json
 from replay.traces.times import SECOND, format_ns, parse_one, parse_times, why_not
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _parse(raw: bytes, path: str, line: int) -> dict[str, Any]:
         row = load_json(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise TraceError("not UTF-8", path, line, value=repr(raw[:40])) from error
-    except BadJson as error:
+    except BadJsonError as error:
         raise TraceError(error.what, path, line, remedy="one verdict a line") from error
     if isinstance(row, Repeated):
         raise TraceError(row.what, path, line, row.key)

@@ -126,6 +126,14 @@ class Sheet:
         self.values[key] = values
         self.reasons[key] = [*more, (np.ones(len(self.groups), np.bool_), why)]
 
+    def rows(self) -> list[dict[str, Number]]:
+        """Metrics of every group."""
+        columns = [
+            [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN
+            for values in self.values.values()
+        ]
+        return [dict(zip(self.values, row, strict=True)) for row in zip(*columns, strict=True)]
+
     def column(self, group: int) -> tuple[dict[str, Number], dict[str, str]]:
         """Metrics of one group, and the reasons of its nulls."""
         metrics: dict[str, Number] = {}
