@@ -56,9 +56,10 @@ class Alert(NamedTuple):
 class AlertBatch:
     """All alerts of one job at one instant, as columns; iterates as :class:`Alert`.
 
-    The arrays are read-only and shared between detectors. Codes are dense and in the order of
-    first appearance, so ``len(batch.kinds)`` bounds every code seen so far. What a code's number
-    is carries no meaning: a verdict must not depend on it.
+    The arrays are read-only, shared between detectors, and valid during the call: copy what you
+    keep. Codes are dense and in the order of first appearance, so ``len(batch.kinds)`` bounds
+    every code seen so far. What a code's number is carries no meaning: a verdict must not depend
+    on it.
 
     Args:
         job: The job's id.

@@ -18,7 +18,7 @@ import typing
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,11 +34,15 @@ __all__ = [
     "TRANSPORTS",
     "DetectorSpec",
     "Option",
+    "clashes",
+    "detector_class",
     "installed",
     "load",
     "module_in_file",
     "options_of",
+    "owner",
     "parse_detectors",
+    "split",
 ]
 
 DETECTORS = "alert_replay.detectors"
@@ -80,9 +84,8 @@ def load(group: str, name: str, noun: str) -> Any:
     points = installed(group)
     found = [point for point in points if point.name == name]
     if not found:
-        raise PluginError(
-            f"There is no {noun} {name!r}.", _did_you_mean(name, {point.name for point in points})
-        )
+        known = {point.name for point in points}
+        raise PluginError(f"There is no {noun} {name!r}{_near(name, known)}", _one_of(known))
     if len(found) > 1:
         raise PluginError(
             f"The {noun} {name!r} is offered by {' and by '.join(map(owner, found))}.",
@@ -118,11 +121,33 @@ def _in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(".: ")
 
 
-def _did_you_mean(word: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"one of: {', '.join(sorted(known))}" if known else ""
+def _near(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else "."
+
+
+def _one_of(known: Iterable[str]) -> str:
+    return f"one of {', '.join(sorted(known))}" if known else ""
+
+
+def clashes() -> tuple[str, ...]:
+    """Import packages of ours that another distribution claims too, each in one sentence.
+
+    Names like ``detectors`` are not ours alone. Whoever is installed last overwrites the other,
+    and uninstalling one removes files of both.
+    """
+    home = Path(__file__).resolve().parent.parent
+    owners = packages_distributions()
+    said: list[str] = []
+    for package in ("replay", "detectors"):
+        others = sorted(set(owners.get(package, ())) - {"alert-replay"})
+        if others:
+            said.append(f"The package {package!r} is also installed by {', '.join(others)}.")
+        spec = importlib.util.find_spec(package)
+        place = Path(spec.origin).resolve().parent if spec and spec.origin else None
+        if place != home / package:
+            said.append(f"Python finds the package {package!r} at {place}, not in {home}.")
+    return tuple(said)
 
 
 # --- options ----------------------------------------------------------------------------------
@@ -370,7 +395,7 @@ class DetectorSpec:
             name, origin, rest = found.__name__, file["path"], file["rest"] or ""
         else:
             name, _, rest = text.partition(":")
-            found = _detector(load(DETECTORS, name, "detector"), f"The entry point {name!r}")
+            found = detector_class(name)
             origin = next(owner(point) for point in installed(DETECTORS) if point.name == name)
         spec = cls(name, found, _options(name, found, rest), text, origin)
         spec.check()
@@ -435,6 +460,20 @@ def parse_detectors(texts: Iterable[str]) -> tuple[DetectorSpec, ...]:
     return tuple(named.values())
 
 
+def detector_class(name: str) -> type[Detector]:
+    """The class behind the name of an installed detector.
+
+    Raises:
+        PluginError: As :func:`load`, or what is loaded is no detector.
+
+    Examples:
+        >>> detector_class("burst").__name__
+        'Burst'
+
+    """
+    return _detector(load(DETECTORS, name, "detector"), f"The entry point {name!r}")
+
+
 def _options(name: str, cls: type[Detector], text: str) -> dict[str, Any]:
     known = options_of(cls)
     values: dict[str, Any] = {}
@@ -444,8 +483,8 @@ def _options(name: str, cls: type[Detector], text: str) -> dict[str, Any]:
         if not equals:
             raise PluginError(f"Option {pair!r} of detector {name} has no value.", f"{key}=...")
         if key not in known:
-            remedy = _did_you_mean(key, known) if known else f"{name} without options"
-            raise PluginError(f"Detector {name} has no option {key!r}.", remedy)
+            remedy = _one_of(known) or f"{name} alone: it has no options"
+            raise PluginError(f"Detector {name} has no option {key!r}{_near(key, known)}", remedy)
         if key in values:
             raise PluginError(f"Option {key!r} of detector {name} is given twice.", "give it once")
         try:
@@ -479,7 +518,7 @@ def _class_in_file(path: Path, name: str) -> type[Detector]:
     if not name:
         raise PluginError(f"Which detector of {path}?", f"{path}:{' or '.join(own) or 'Class'}")
     if not hasattr(module, name):
-        raise PluginError(f"There is no class {name!r} in {path}.", _did_you_mean(name, own))
+        raise PluginError(f"There is no class {name!r} in {path}{_near(name, own)}", _one_of(own))
     return _detector(getattr(module, name), f"{name} in {path}")
 
 

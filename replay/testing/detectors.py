@@ -15,7 +15,6 @@ import sys
 import tracemalloc
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,24 +25,24 @@ from replay.api import AlertBatch, Detector, Job
 from replay.host import JobHost
 from replay.messages import AlertSlice, JobEnded, TimedVerdict, Watermark
 from replay.plugins import DetectorSpec, Option, module_in_file, options_of
-from replay.testing.streams import TINY_TRACES, Row, batches, spec_of, stream
+from replay.testing.streams import TINY_TRACES, Check, Row, batches, bound, spec_of, stream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
     from replay.messages import Message
 
 __all__ = ["detector_checks"]
 
-Check = Callable[[], None]
 
-
-def detector_checks(detector: DetectorSpec | type[Detector] | str) -> Iterator[Check]:
+def detector_checks(detector: DetectorSpec | type[Detector] | str) -> list[Check]:
     """Everything the contract of :class:`replay.api.Detector` asks for.
 
     Args:
         detector: A class, text such as ``"burst:window=30"``, or a
             :class:`~replay.plugins.DetectorSpec`.
 
-    Yields:
+    Returns:
         Functions without arguments, named for what they check, that raise ``AssertionError`` (or
         the detector's own failure) where the detector breaks the rule.
 
@@ -53,17 +52,7 @@ def detector_checks(detector: DetectorSpec | type[Detector] | str) -> Iterator[C
 
     """
     spec = spec_of(detector)
-    for check in CHECKS:
-        yield _bound(check, spec)
-
-
-def _bound(check: Callable[..., None], *arguments: Any) -> Check:
-    def bound() -> None:
-        check(*arguments)
-
-    bound.__name__ = bound.__qualname__ = check.__name__
-    bound.__doc__ = check.__doc__
-    return bound
+    return [bound(check, spec) for check in CHECKS]
 
 
 # --- playing ----------------------------------------------------------------------------------

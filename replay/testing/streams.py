@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -20,7 +21,20 @@ if TYPE_CHECKING:
     from replay.messages import Message, TimedVerdict
     from replay.traces.model import Trace
 
-__all__ = ["TINY_TRACES", "TinyTrace", "batches", "play", "spec_of", "stream"]
+__all__ = [
+    "TINY_TRACES",
+    "Check",
+    "Row",
+    "TinyTrace",
+    "batches",
+    "bound",
+    "play",
+    "spec_of",
+    "stream",
+]
+
+Check = Callable[[], None]
+"""Raises ``AssertionError`` where something breaks a rule; named for the rule."""
 
 Row = tuple[float, str, str]
 """An alert written by hand: trace seconds since the job's start, node, kind."""
@@ -74,6 +88,17 @@ def batches(job: Job, rows: Sequence[Row]) -> Iterator[AlertBatch]:
             column.setflags(write=False)
         yield AlertBatch(job.id, float(at), numbers, node, kind, tuple(nodes), tuple(kinds))
         seq += len(names)
+
+
+def bound(check: Callable[..., None], *arguments: Any) -> Check:
+    """A check of something given, under the name and docstring of the check."""
+
+    def bound_check() -> None:
+        check(*arguments)
+
+    bound_check.__name__ = bound_check.__qualname__ = check.__name__
+    bound_check.__doc__ = check.__doc__
+    return bound_check
 
 
 def spec_of(detector: DetectorSpec | type[Detector] | str) -> DetectorSpec:
@@ -192,18 +217,19 @@ TINY_TRACES: tuple[TinyTrace, ...] = (
         "culprit",  # one node fails and takes the others with it
         Job("culprit", _FOUR, "Hopper"),
         (
-            (30.0, "node-c", "ecc"),
-            (31.0, "node-c", "ecc"),
-            (31.0, "node-c", "xid"),
-            (33.0, "node-c", "ecc"),
-            (36.0, "node-c", "nic_down"),
-            (37.0, "node-a", "nccl_timeout"),
-            (37.0, "node-b", "nccl_timeout"),
-            (37.0, "node-c", "nccl_timeout"),
-            (37.0, "node-d", "nccl_timeout"),
-            (38.0, "node-c", "ecc"),
-            (240.0, "node-a", "process_exit"),
+            (12.0, "node-c", "ecc"),
+            (13.0, "node-c", "ecc"),
+            (13.0, "node-c", "xid"),
+            (15.0, "node-c", "ecc"),
+            (18.0, "node-c", "nic_down"),
+            (19.0, "node-a", "nccl_timeout"),
+            (19.0, "node-b", "nccl_timeout"),
+            (19.0, "node-c", "nccl_timeout"),
+            (19.0, "node-d", "nccl_timeout"),
+            (20.0, "node-c", "ecc"),
+            (48.0, "node-a", "process_exit"),
         ),
+        60.0,
         faulty=frozenset({"node-c"}),
     ),
     TinyTrace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 from replay.api import Job
 from replay.errors import TransportError
 from replay.messages import AlertSlice, JobEnded, JobStarted, Watermark
-from replay.testing.streams import TINY_TRACES, stream
+from replay.testing.streams import TINY_TRACES, bound, stream
 
 if TYPE_CHECKING:
     from replay.messages import Message
+    from replay.testing.streams import Check
     from replay.transports import Sink, Source
 
 __all__ = ["transport_checks"]
 
-Check = Callable[[], None]
 Ends = Callable[[], tuple["Sink", "Source"]]
 
 
-def transport_checks(make: Ends, *, ends: bool = True) -> Iterator[Check]:
+def transport_checks(make: Ends, *, ends: bool = True) -> list[Check]:
     """Everything the contracts of :class:`~replay.transports.Sink` and ``Source`` ask for.
 
     Args:
         make: Opens a fresh sink and the source that reads from it.
         ends: Whether closing the sink ends the source. A broker may not know.
 
-    Yields:
+    Returns:
         Functions without arguments, named for what they check, that raise ``AssertionError``
         where the transport breaks the rule.
 
@@ -43,17 +43,7 @@ def transport_checks(make: Ends, *, ends: bool = True) -> Iterator[Check]:
         ...     check()
 
     """
-    for check in (*CHECKS, *(ENDINGS if ends else ())):
-        yield _bound(check, make)
-
-
-def _bound(check: Callable[[Ends], None], make: Ends) -> Check:
-    def bound() -> None:
-        check(make)
-
-    bound.__name__ = bound.__qualname__ = check.__name__
-    bound.__doc__ = check.__doc__
-    return bound
+    return [bound(check, make) for check in (*CHECKS, *(ENDINGS if ends else ()))]
 
 
 # --- reading and comparing --------------------------------------------------------------------

@@ -1,0 +1,349 @@
+"""The verb ``detectors``: which there are, what one does, and a start for one's own."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from replay.cli.output import note, print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from replay.messages import TimedVerdict
+    from replay.plugins import DetectorSpec, Option
+    from replay.testing import TinyTrace
+
+__all__ = ["detectors"]
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+@click.group()
+def detectors() -> None:
+    """List, show or start detectors."""
+
+
+# --- list -------------------------------------------------------------------------------------
+
+
+@detectors.command("list")
+@JSON
+def list_(as_json: bool) -> None:
+    """List the detectors that are installed."""
+    from replay.plugins import DETECTORS, installed
+
+    rows = [_row(name) for name in dict.fromkeys(point.name for point in installed(DETECTORS))]
+    if as_json:
+        print_json({"schema": 1, "detectors": rows})
+        return
+    print_table(
+        ["<detector", "<what it does", "<options", "<from"],
+        [[row["name"], row["what"], " ".join(row["options"]), row["origin"]] for row in rows],
+        dim=(number for number, row in enumerate(rows) if row["baseline"]),
+    )
+    note("Next: alert-replay detectors show NAME")
+
+
+def _row(name: str) -> dict[str, Any]:
+    """One line of the list; a detector that cannot be loaded says so instead of what it does."""
+    from replay.errors import PluginError
+    from replay.plugins import DETECTORS, detector_class, installed, options_of, owner
+
+    origin = " and ".join(owner(point) for point in installed(DETECTORS) if point.name == name)
+    row = {"name": name, "what": "", "baseline": False, "options": {}, "origin": origin}
+    try:
+        cls = detector_class(name)
+    except PluginError as error:
+        return row | {"what": str(error), "error": str(error)}
+    options = {option.name: _written(option.default) for option in options_of(cls).values()}
+    return row | {"what": _first_line(cls), "baseline": cls.baseline, "options": options}
+
+
+def _first_line(cls: type) -> str:
+    return _prose(cls).partition("\n")[0]
+
+
+def _written(value: Any) -> Any:
+    """A default as JSON can say it."""
+    import inspect
+
+    if value is inspect.Parameter.empty:
+        return "required"
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return str(value)
+    return value
+
+
+# --- show -------------------------------------------------------------------------------------
+
+
+@detectors.command()
+@click.argument("name")
+@JSON
+def show(name: str, as_json: bool) -> None:
+    """Show what a detector does, its options, its cost, and an example.
+
+    NAME is an installed detector or FILE.py:Class; options may follow, as in burst:window=30.
+    """
+    from replay.plugins import DetectorSpec, options_of
+    from replay.testing import TINY_TRACES, play
+
+    spec = DetectorSpec.parse(name)
+    tiny = next(tiny for tiny in TINY_TRACES if tiny.name == "culprit")
+    verdicts = play(tiny.job, tiny.alerts, spec, end=tiny.end)
+    told = {
+        "schema": 1,
+        "name": spec.name,
+        "doc": _prose(spec.cls),
+        "baseline": spec.cls.baseline,
+        "origin": spec.origin,
+        "options": [_option(option, spec.options) for option in options_of(spec.cls).values()],
+        "us_per_alert": round(_cost(spec), 3),
+        "example": {
+            "picture": _picture(tiny, verdicts),
+            "verdicts": [
+                {
+                    "t": timed.at,
+                    "ip": timed.verdict.node,
+                    "action": timed.verdict.action,
+                    "score": timed.verdict.score,
+                    "reason": timed.verdict.reason,
+                }
+                for timed in verdicts
+            ],
+        },
+    }
+    if as_json:
+        print_json(told)
+    else:
+        _print_shown(told)
+
+
+def _prose(cls: type) -> str:
+    """A class's docstring up to its first section, without markup."""
+    import inspect
+
+    lines = inspect.cleandoc(cls.__doc__ or "").splitlines()
+    sections = [number for number, line in enumerate(lines) if line in {"Args:", "Examples:"}]
+    return "\n".join(lines[: sections[0]] if sections else lines).strip().replace("``", "")
+
+
+def _option(option: Option, given: Mapping[str, Any]) -> dict[str, Any]:
+    told = {
+        "name": option.name,
+        "type": option.type_name,
+        "default": _written(option.default),
+        "doc": option.doc.replace("``", ""),
+    }
+    return told | ({"value": _written(given[option.name])} if option.name in given else {})
+
+
+def _cost(spec: DetectorSpec) -> float:
+    """Microseconds per alert, the median over a few plays of a stream of some thousand alerts."""
+    import statistics
+
+    from replay.api import Job
+    from replay.host import JobHost
+    from replay.testing import stream
+
+    nodes = tuple(f"node-{number:02}" for number in range(16))
+    rows = [
+        (float(number // 8), nodes[number * number % 16], f"kind-{number % 7}")
+        for number in range(4000)
+    ]
+    messages = stream(Job("measured", nodes), rows)
+    costs = []
+    for _ in range(5):
+        host = JobHost([spec])
+        for message in messages:
+            host.feed(message)
+        cost = host.tally.costs[spec.name]
+        costs.append(cost.ns / 1e3 / max(1, cost.alerts))
+    return statistics.median(costs)
+
+
+def _picture(tiny: TinyTrace, verdicts: Iterable[TimedVerdict]) -> list[str]:
+    """A row for each node, a column for each second: how many alerts, and what was said."""
+    width = int(tiny.end) + 1
+    rows = {node: ["."] * width for node in (*tiny.job.nodes, "the job")}
+    for at, node, _ in tiny.alerts:
+        cell = rows[node][int(at)]
+        rows[node][int(at)] = "1" if cell == "." else str(int(cell) + 1)
+    for timed in verdicts:
+        node = timed.verdict.node or "the job"
+        rows[node][min(int(timed.at), width - 1)] = "!" if timed.verdict.action == "raise" else "-"
+    head = "".join(f"{second:<10}" for second in range(0, width, 10)).rstrip()
+    left = max(map(len, rows))
+    return [f"{'seconds':<{left}}  {head}"] + [
+        f"{node:<{left}}  {''.join(cells)}" for node, cells in rows.items()
+    ]
+
+
+def _print_shown(told: dict[str, Any]) -> None:
+    print_line(f"{told['name']}  (from {told['origin']}{', a baseline' * told['baseline']})")
+    print_line(f"\n{told['doc']}\n")
+    if told["options"]:
+        print_table(
+            ["<option", "<type", "<default", "<what it means"],
+            [[o["name"], o["type"], str(o["default"]), o["doc"]] for o in told["options"]],
+        )
+        print_line("")
+    print_line(f"Cost here: {told['us_per_alert']:.2f} microseconds per alert.\n")
+    print_line("Example: digits count alerts in a second, ! is a raise, - a retraction.\n")
+    for line in told["example"]["picture"]:
+        print_line(f"  {line}")
+    print_line("")
+    for said in told["example"]["verdicts"]:
+        about = said["ip"] or "the job"
+        print_line(f"  {said['t']:g} s  {said['action']} {about}: {said['reason'] or 'no reason'}")
+    if not told["example"]["verdicts"]:
+        print_line("  It says nothing here.")
+
+
+# --- new --------------------------------------------------------------------------------------
+
+
+@detectors.command()
+@click.argument("name")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), default=Path(), help="Where to.")
+@JSON
+def new(name: str, folder: Path, as_json: bool) -> None:
+    """Write a detector that works, and a test of its contract that passes."""
+    module, cls = _names(name)
+    files = {
+        folder / f"{module}.py": _DETECTOR,
+        folder / f"test_{module}.py": _TEST,
+    }
+    _write(files, {"MODULE": module, "CLASS": cls})
+    detector, test = files
+    if as_json:
+        print_json({"schema": 1, "detector": f"{detector}:{cls}", "files": [str(f) for f in files]})
+        return
+    print_line(f"Wrote {detector} and {test}.")
+    note(f"Next: python -m pytest {test}")
+    note(f"      alert-replay detectors show {detector}:{cls}")
+
+
+def _names(name: str) -> tuple[str, str]:
+    """The module's and the class's name; refuses names that would get in the way."""
+    from replay.errors import UsageError
+    from replay.plugins import DETECTORS, installed
+
+    module = name.replace("-", "_")
+    if not (module.isascii() and module.isidentifier() and module == module.lower().strip("_")):
+        raise UsageError(f"{name!r} does not name a detector.", "lower-case words and dashes")
+    if keyword.iskeyword(module) or module in {*sys.stdlib_module_names, "replay", "detectors"}:
+        raise UsageError(f"{name!r} would hide a Python module of that name.", f"my-{name}")
+    if name in {point.name for point in installed(DETECTORS)}:
+        raise UsageError(f"There is a detector {name!r} already.", f"my-{name}")
+    return module, "".join(word.capitalize() for word in module.split("_"))
+
+
+def _write(files: Mapping[Path, str], words: Mapping[str, str]) -> None:
+    from replay.errors import UsageError
+
+    for file in files:
+        if file.exists():
+            raise UsageError(f"{file} is there already, and stays as it is.", "another name")
+    for file, text in files.items():
+        for word, value in words.items():
+            text = text.replace(word, value)  # noqa: PLW2901 - filled in word by word
+        try:
+            with file.open("x", encoding="utf-8") as out:
+                out.write(text)
+        except OSError as error:
+            raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+
+
+_DETECTOR = '''"""A detector of one's own: CLASS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replay.api import Detector, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from replay.api import Alert, Job
+
+
+class CLASS(Detector):
+    """Blames a node that shows several kinds of alert within a short while, once.
+
+    Args:
+        job: The job to watch.
+        kinds: How many kinds it takes.
+        window: Seconds within which they must come.
+
+    Examples:
+        >>> from replay.api import Job
+        >>> from replay.testing import play
+        >>> alerts = [(0.0, "a", "ecc"), (1.0, "b", "ecc"), (5.0, "b", "xid")]
+        >>> for timed in play(Job("Job1", ("a", "b")), alerts, CLASS):
+        ...     print(timed.at, timed.verdict.node, timed.verdict.reason)
+        5.0 b 2 kinds within 60 s
+
+    """
+
+    def __init__(self, job: Job, *, kinds: int = 2, window: float = 60.0) -> None:
+        super().__init__(job)
+        if kinds < 1:
+            raise ValueError(f"kinds must be at least 1, not {kinds}")
+        if not window > 0:
+            raise ValueError(f"window must be positive, not {window}")
+        self._kinds = kinds
+        self._window = window
+        self._newest: dict[str, dict[str, float]] = {}  # node, kind: when it was last seen
+        self._blamed: set[str] = set()
+
+    def observe(self, alert: Alert) -> Iterable[Verdict]:
+        """Called once for each alert, in order. Time is alert.at; never read a clock here."""
+        if self.job.nodes and alert.node not in self.job.nodes:
+            return
+        newest = self._newest.setdefault(alert.node, {})
+        newest[alert.kind] = alert.at
+        lately = [kind for kind, at in newest.items() if at >= alert.at - self._window]
+        if len(lately) >= self._kinds and alert.node not in self._blamed:
+            self._blamed.add(alert.node)
+            yield Verdict(
+                alert.node,
+                reason=f"{len(lately)} kinds within {self._window:g} s",
+                evidence=(alert.seq,),
+            )
+'''
+
+_TEST = '''"""The contract that every detector keeps, and what this one is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replay.api import Job
+from replay.plugins import DetectorSpec
+from replay.testing import detector_checks, play
+
+SPEC = DetectorSpec.parse(f"{Path(__file__).with_name('MODULE.py')}:CLASS")
+
+
+@pytest.mark.parametrize("check", detector_checks(SPEC), ids=lambda check: check.__name__)
+def test_contract(check):
+    check()
+
+
+def test_blames_the_node_that_shows_several_kinds():
+    alerts = [(0.0, "a", "ecc"), (1.0, "b", "ecc"), (5.0, "b", "xid")]
+    verdicts = play(Job("Job1", ("a", "b")), alerts, SPEC)
+    assert [(timed.at, timed.verdict.node) for timed in verdicts] == [(5.0, "b")]
+'''
