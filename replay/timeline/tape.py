@@ -1,0 +1,513 @@
+"""A trace laid out on one axis of replay time, as sorted columns: the tape."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+import numpy as np
+
+from replay.errors import UsageError
+from replay.timeline.facts import Facts, Plan
+from replay.timeline.schedule import Schedule, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from replay.api import Job
+    from replay.traces.model import Trace, TraceJob
+
+__all__ = ["PIECE", "SECOND", "Slot", "Timeline"]
+
+PIECE = 1024
+"""Most alerts in one slice: a longer instant is cut, so that a pause can fall inside it."""
+
+SECOND = 10**9
+"""Nanoseconds."""
+
+_REACH = 2**62  # twice this still fits into int64
+_TOO_FAR = (
+    "The jobs reach further than 146 years of replay time.",
+    "correct the stamp that is far away, another --schedule, or fewer jobs",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where one job stands on the axis. All times are nanoseconds of replay time.
+
+    Attributes:
+        job: The job, as a detector may see it.
+        start_time: The job's start, as the trace writes it.
+        zero_ns: The job's own zero, its start.
+        begin_ns: Its zero, or its first alert if that is earlier.
+        end_ns: Its end, or its last alert if that is later.
+        nodes: The job's nodes, then every other node, in the order of first appearance.
+        kinds: Its kinds, in the order of first appearance.
+        first_row: The job owns the rows ``first_row`` to ``first_row + count`` of the columns.
+        count: How many alerts it has.
+    """
+
+    job: Job
+    start_time: str
+    zero_ns: int
+    begin_ns: int
+    end_ns: int
+    nodes: tuple[str, ...] = field(repr=False)
+    kinds: tuple[str, ...] = field(repr=False)
+    first_row: int
+    count: int
+
+    def at(self, replay_ns: int) -> float:
+        """Replay time as trace seconds since this job's start."""
+        return (replay_ns - self.zero_ns) / SECOND
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """Jobs and alerts in the order they are played: (replay time, job, row in the file).
+
+    Alerts are rows of ``node`` and ``kind``, each job's together and in its own order, so that a
+    row's place after its job's first is its ``seq``. A *slice* is all alerts of one job at one
+    instant (at most :data:`PIECE` of them); slices stand in the order they are played. An
+    *instant* is all slices of one time. Every column is read-only.
+
+    Attributes:
+        slots: The jobs, in natural order.
+        node: int32[alerts], codes into the slot's ``nodes``.
+        kind: int32[alerts], codes into the slot's ``kinds``.
+        slice_job: int32[slices], index into ``slots``.
+        slice_start: int64[slices], first row.
+        slice_stop: int64[slices], row after the last.
+        slice_nodes: int32[slices], how many of the slot's nodes have been seen after it.
+        slice_kinds: int32[slices], how many of its kinds.
+        numbers: int64[slices + 1], alerts played before each slice, and in all.
+        instant_ns: int64[instants], distinct times, ascending.
+        instant_starts: int64[instants + 1], first slice of each instant.
+        facts: What the rows were like.
+    """
+
+    slots: tuple[Slot, ...]
+    node: NDArray[np.int32] = field(repr=False)
+    kind: NDArray[np.int32] = field(repr=False)
+    slice_job: NDArray[np.int32] = field(repr=False)
+    slice_start: NDArray[np.int64] = field(repr=False)
+    slice_stop: NDArray[np.int64] = field(repr=False)
+    slice_nodes: NDArray[np.int32] = field(repr=False)
+    slice_kinds: NDArray[np.int32] = field(repr=False)
+    numbers: NDArray[np.int64] = field(repr=False)
+    instant_ns: NDArray[np.int64] = field(repr=False)
+    instant_starts: NDArray[np.int64] = field(repr=False)
+    facts: Facts
+
+    @classmethod
+    def build(
+        cls,
+        trace: Trace,
+        *,
+        schedule: Schedule | str = "together",
+        job: str = "",
+        node: str = "",
+        kind: str = "",
+        exclude_kind: str = "",
+        outside: Literal["keep", "clip", "drop"] = "keep",
+        spread: Literal["none", "even", "random"] = "none",
+        seed: int = 0,
+    ) -> Self:
+        """Lay a trace out.
+
+        Args:
+            trace: What to play.
+            schedule: How many jobs share the axis.
+            job: Regular expression for the whole of a job's id; others are left out.
+            node: Likewise for the node of an alert.
+            kind: Likewise for its kind.
+            exclude_kind: Alerts whose kind matches are left out.
+            outside: What becomes of alerts before their job's start or after its end: kept as
+                they are, moved to the border, or left out.
+            spread: Where alerts with a whole-second stamp stand inside their second: all at its
+                beginning, evenly, or at random. Their order stays.
+            seed: Of random starts and random spread.
+
+        Raises:
+            UsageError: A pattern is not a regular expression, a word is unknown, or the jobs do
+                not fit into 146 years of replay time.
+        """
+        rows = _Rows.of(trace, job, node, kind, exclude_kind)
+        total = trace.events.num_rows
+        _check_reach(rows)
+        rows, before, after = _keep_inside(rows, outside)
+        unsorted = rows.unsorted()
+        rows = _spread(rows.sorted(), spread, seed)
+        plan = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
+        slots, names = _place(rows, plan, seed)
+        facts = Facts(
+            left_out=total - len(rows.at), unsorted=unsorted, before_start=before, after_end=after
+        )
+        return cls._cut(rows, slots, names, facts)
+
+    @classmethod
+    def _cut(cls, rows: _Rows, slots: tuple[Slot, ...], names: _Names, facts: Facts) -> Self:
+        """Cut the rows into slices, and put those into playing order."""
+        starts, tied = _slice_starts(rows)
+        stops = np.append(starts[1:], len(rows.at)) if len(starts) else starts
+        owner = rows.job[starts]
+        begins = np.fromiter((slot.first_row for slot in slots), np.int64, len(slots))[owner]
+        zeros = np.fromiter((slot.zero_ns for slot in slots), np.int64, len(slots))
+        times = rows.at[starts] + zeros[owner]
+        order = np.lexsort((owner, times))
+        times = times[order]
+        first = np.flatnonzero(np.diff(times, prepend=times[:1] - 1)) if len(times) else starts
+        numbers = np.concatenate(([0], np.cumsum((stops - starts)[order])))
+        instant_starts = np.append(first, len(times))
+        timeline = cls(
+            slots=slots,
+            node=names.node,
+            kind=names.kind,
+            slice_job=owner[order],
+            slice_start=starts[order],
+            slice_stop=stops[order],
+            slice_nodes=(names.listed[owner] + _seen(names.new_nodes, begins, stops))[order],
+            slice_kinds=_seen(names.new_kinds, begins, stops)[order],
+            numbers=numbers,
+            instant_ns=times[first],
+            instant_starts=instant_starts,
+            facts=facts,
+        )
+        return timeline._frozen(tied)
+
+    def _frozen(self, tied: int) -> Self:
+        """Lock the columns and complete the facts."""
+        for name in (
+            *("node", "kind", "slice_job", "slice_start", "slice_stop", "slice_nodes"),
+            *("slice_kinds", "numbers", "instant_ns", "instant_starts"),
+        ):
+            getattr(self, name).flags.writeable = False
+        counts = np.diff(self.numbers[self.instant_starts])
+        marks = self.landmarks_ns
+        gaps = np.diff(marks)
+        widest = int(gaps.argmax()) if len(gaps) else None
+        facts = replace(
+            self.facts,
+            tied=tied,
+            largest_instant=int(counts.max()) if len(counts) else 0,
+            longest_gap_s=0.0 if widest is None else int(gaps[widest]) / SECOND,
+            longest_gap_at_s=0.0 if widest is None else int(marks[widest]) / SECOND,
+        )
+        return replace(self, facts=facts)
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    @property
+    def begin_ns(self) -> int:
+        """Where the replay begins: the first job's begin. 0 when there is no job."""
+        return min((slot.begin_ns for slot in self.slots), default=0)
+
+    @property
+    def end_ns(self) -> int:
+        """Where it ends: the last job's end. 0 when there is no job."""
+        return max((slot.end_ns for slot in self.slots), default=0)
+
+    @property
+    def landmarks_ns(self) -> NDArray[np.int64]:
+        """Every time at which something happens: a job begins or ends, or an alert falls."""
+        edges = [edge for slot in self.slots for edge in (slot.begin_ns, slot.end_ns)]
+        return np.unique(np.concatenate((self.instant_ns, np.array(edges, np.int64))))
+
+    def slot(self, job_id: str) -> Slot:
+        """Where a job stands.
+
+        Raises:
+            UsageError: There is no such job.
+        """
+        for slot in self.slots:
+            if slot.job.id == job_id:
+                return slot
+        raise UsageError(f"There is no job {job_id!r} on this timeline.")
+
+    def plan(self, speed: float, max_gap_s: float | None = None) -> Plan:
+        """What playing the whole of it at one speed will take."""
+        return Plan.of(self, speed, max_gap_s)
+
+    def matching(self, node: str = "", kind: str = "", after: int = 0) -> int | None:
+        """Find an alert by regular expressions for the whole of its node and kind.
+
+        Args:
+            node: Expression for the node; empty means any.
+            kind: Expression for the kind; empty means any.
+            after: Alerts already played; the search begins behind them.
+
+        Returns:
+            How many alerts have been played once it is out; None if there is no such alert.
+        """
+        node_fits, kind_fits = _pattern(node, "node"), _pattern(kind, "kind")
+        fitting = [
+            (
+                np.array([node_fits(name) for name in slot.nodes], bool),
+                np.array([kind_fits(name) for name in slot.kinds], bool),
+            )
+            for slot in self.slots
+        ]
+        piece = int(np.searchsorted(self.numbers, after, side="right")) - 1
+        for index in range(piece, len(self.slice_job)):
+            nodes, kinds = fitting[self.slice_job[index]]
+            rows = slice(int(self.slice_start[index]), int(self.slice_stop[index]))
+            hits = np.flatnonzero(nodes[self.node[rows]] & kinds[self.kind[rows]])
+            played = hits + int(self.numbers[index]) + 1
+            played = played[played > after]
+            if len(played):
+                return int(played[0])
+        return None
+
+
+class _Rows(NamedTuple):
+    """Alerts of some jobs as columns, each job's together."""
+
+    jobs: tuple[TraceJob, ...]
+    job: NDArray[np.int32]
+    at: NDArray[np.int64]
+    node: NDArray[np.int32]
+    kind: NDArray[np.int32]
+    node_names: list[str]
+    kind_names: list[str]
+
+    @classmethod
+    def of(cls, trace: Trace, job: str, node: str, kind: str, exclude_kind: str) -> _Rows:
+        job_fits, node_fits = _pattern(job, "job"), _pattern(node, "node")
+        kind_fits, kind_left_out = _pattern(kind, "kind"), _pattern(exclude_kind, "exclude-kind")
+        if job:
+            trace = trace.select(item.id for item in trace.jobs if job_fits(item.id))
+        events = trace.events
+        nodes, node_names = _codes(events.column("ip"))
+        kinds, kind_names = _codes(events.column("event"))
+        rows = cls(
+            trace.jobs,
+            events.column("job").to_numpy(),
+            events.column("at").to_numpy(),
+            nodes,
+            kinds,
+            node_names,
+            kind_names,
+        )
+        if not (node or kind or exclude_kind):
+            return rows
+        good_node = np.array([node_fits(name) for name in node_names], bool)
+        good_kind = np.array(
+            [kind_fits(name) and not (exclude_kind and kind_left_out(name)) for name in kind_names],
+            bool,
+        )
+        return rows.where(good_node[nodes] & good_kind[kinds])
+
+    def where(self, wanted: NDArray[np.bool_] | NDArray[np.int64]) -> _Rows:
+        """Some of the rows, or all of them in another order."""
+        return self._replace(
+            job=self.job[wanted],
+            at=self.at[wanted],
+            node=self.node[wanted],
+            kind=self.kind[wanted],
+        )
+
+    def bounds(self) -> list[int]:
+        """``len(jobs) + 1`` row numbers between which each job's rows lie."""
+        edges: list[int] = np.searchsorted(
+            self.job, np.arange(len(self.jobs) + 1, dtype=self.job.dtype)
+        ).tolist()
+        return edges
+
+    def unsorted(self) -> int:
+        """How many rows are earlier than the row before them in the same job."""
+        back = (self.at[1:] < self.at[:-1]) & (self.job[1:] == self.job[:-1])
+        return int(np.count_nonzero(back))
+
+    def instants(self) -> NDArray[np.bool_]:
+        """Which rows of sorted ones begin another instant of their job."""
+        new = np.ones(len(self.at), bool)
+        new[1:] = (self.at[1:] != self.at[:-1]) | (self.job[1:] != self.job[:-1])
+        return new
+
+    def sorted(self) -> _Rows:
+        """The same rows, each job's by time; rows of one instant stay as they are."""
+        return self.where(np.lexsort((self.at, self.job))) if self.unsorted() else self
+
+
+def _pattern(text: str, name: str) -> _Match:
+    """What a whole word must look like; anything, if there is no pattern."""
+    try:
+        compiled = re.compile(text)
+    except re.error as error:
+        raise UsageError(
+            f"{name} {text!r} is not a regular expression: {error}.", "'nic_.*', or 'a|b'"
+        ) from error
+    return _Match(compiled if text else None)
+
+
+class _Match(NamedTuple):
+    pattern: re.Pattern[str] | None
+
+    def __call__(self, word: str) -> bool:
+        return self.pattern is None or self.pattern.fullmatch(word) is not None
+
+
+def _codes(column: pa.ChunkedArray[Any]) -> tuple[NDArray[np.int32], list[str]]:
+    """A dictionary column as codes and names."""
+    whole: Any = column.unify_dictionaries().combine_chunks()
+    return whole.indices.to_numpy(zero_copy_only=False), whole.dictionary.to_pylist()
+
+
+def _check_reach(rows: _Rows) -> None:
+    """Refuse times so far away that sums of them might not fit into int64 nanoseconds."""
+    longest = max((abs(job.duration_ns) for job in rows.jobs), default=0)
+    if longest > _REACH or (len(rows.at) and max(-int(rows.at.min()), int(rows.at.max())) > _REACH):
+        raise UsageError(*_TOO_FAR)
+
+
+def _keep_inside(rows: _Rows, outside: str) -> tuple[_Rows, int, int]:
+    """Apply the policy for alerts outside their job; count those before and after it."""
+    if outside not in {"keep", "clip", "drop"}:
+        raise UsageError(f"outside {outside!r} is none of keep, clip, drop.")
+    lengths = np.fromiter((max(0, job.duration_ns) for job in rows.jobs), np.int64, len(rows.jobs))
+    last = lengths[rows.job]
+    early, late = rows.at < 0, rows.at > last
+    before, after = int(np.count_nonzero(early)), int(np.count_nonzero(late))
+    if outside == "clip":
+        rows = rows._replace(at=np.clip(rows.at, 0, last))
+    elif outside == "drop" and before + after:
+        rows = rows.where(~(early | late))
+    return rows, before, after
+
+
+def _spread(rows: _Rows, spread: str, seed: int) -> _Rows:
+    """Give alerts that are stamped with a whole second a place inside it, keeping their order."""
+    if spread not in {"none", "even", "random"}:
+        raise UsageError(f"spread {spread!r} is none of none, even, random.")
+    if spread == "none" or not len(rows.at):
+        return rows
+    phase = np.fromiter((job.start_ns % SECOND for job in rows.jobs), np.int64, len(rows.jobs))
+    whole = (rows.at + phase[rows.job]) % SECOND == 0
+    new = rows.instants()
+    first = np.flatnonzero(new)
+    group = np.cumsum(new) - 1
+    size = np.diff(np.append(first, len(new)))[group]
+    rank = np.arange(len(new)) - first[group]
+    if spread == "even":
+        within = rank * SECOND // size
+    else:
+        draws = _draws(seed, len(new))
+        within = draws[np.lexsort((draws, group))]
+    return rows._replace(at=rows.at + np.where(whole, within, 0)).sorted()
+
+
+def _draws(seed: int, count: int) -> NDArray[np.int64]:
+    """Numbers in [0, 1 s) by SplitMix64 (Steele, Lea and Flood, 2014): the same everywhere."""
+    with np.errstate(over="ignore"):
+        golden = np.uint64(0x9E3779B97F4A7C15)
+        state = (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(seed % 2**64)) * golden
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return ((state ^ (state >> np.uint64(31))) % np.uint64(SECOND)).astype(np.int64)
+
+
+class _Names(NamedTuple):
+    """Codes of every row, and the rows at which a name is seen for the first time."""
+
+    node: NDArray[np.int32]
+    kind: NDArray[np.int32]
+    listed: NDArray[np.int32]
+    new_nodes: NDArray[np.int64]
+    new_kinds: NDArray[np.int64]
+
+
+def _place(rows: _Rows, schedule: Schedule, seed: int) -> tuple[tuple[Slot, ...], _Names]:
+    """Give every job its slot, and its names their codes."""
+    bounds = rows.bounds()
+    jobs = [job.public for job in rows.jobs]
+    spans = [
+        _span(job, rows.at[start:stop])
+        for job, start, stop in zip(rows.jobs, bounds, bounds[1:], strict=False)
+    ]
+    zeros = schedule.zeros(spans, seed)
+    if any(abs(zero) > _REACH for zero in zeros):
+        raise UsageError(*_TOO_FAR)
+    coder = _Coder(rows.node_names), _Coder(rows.kind_names)
+    node, kind = np.empty_like(rows.node), np.empty_like(rows.kind)
+    new_nodes, new_kinds = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    slots = []
+    for number, (job, span, zero) in enumerate(zip(jobs, spans, zeros, strict=True)):
+        start, stop = bounds[number], bounds[number + 1]
+        nodes, new = coder[0].encode(rows.node[start:stop], job.nodes, node[start:stop])
+        new_nodes.append(new + start)
+        kinds, new = coder[1].encode(rows.kind[start:stop], (), kind[start:stop])
+        new_kinds.append(new + start)
+        slots.append(
+            Slot(
+                job=job,
+                start_time=rows.jobs[number].start_time,
+                zero_ns=zero,
+                begin_ns=zero + span.lead,
+                end_ns=zero + span.tail,
+                nodes=nodes,
+                kinds=kinds,
+                first_row=start,
+                count=stop - start,
+            )
+        )
+    listed = np.fromiter((len(job.nodes) for job in jobs), np.int32, len(jobs))
+    names = _Names(node, kind, listed, np.concatenate(new_nodes), np.concatenate(new_kinds))
+    return tuple(slots), names
+
+
+def _span(job: TraceJob, at: NDArray[np.int64]) -> Span:
+    first, last = (int(at[0]), int(at[-1])) if len(at) else (0, 0)
+    return Span(min(0, first), max(0, job.duration_ns, last))
+
+
+class _Coder:
+    """Turns codes of the whole trace into codes of one job, by first appearance."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._code = {name: code for code, name in enumerate(names)}
+        self._first = np.zeros(len(names), np.int64)
+        self._local = np.zeros(len(names), np.int32)
+
+    def encode(
+        self, codes: NDArray[np.int32], listed: Sequence[str], out: NDArray[np.int32]
+    ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        """Fill ``out``; give the names in code order and the rows that brought an unlisted one."""
+        rows = np.arange(len(codes))
+        self._first[codes[::-1]] = rows[::-1]  # of equal codes the last assignment stays: row 0 up
+        new = np.flatnonzero(self._first[codes] == rows)
+        known = {self._code[name]: place for place, name in enumerate(listed) if name in self._code}
+        fresh = np.array([int(codes[row]) not in known for row in new], bool)
+        new = new[fresh] if len(new) else new
+        for code, place in known.items():
+            self._local[code] = place
+        self._local[codes[new]] = np.arange(len(listed), len(listed) + len(new))
+        out[:] = self._local[codes]
+        return (*listed, *(self._names[code] for code in codes[new])), new
+
+
+def _slice_starts(rows: _Rows) -> tuple[NDArray[np.int64], int]:
+    """First rows of all slices in row order, and how many alerts share their instant."""
+    count = len(rows.at)
+    if not count:
+        return np.zeros(0, np.int64), 0
+    new = rows.instants()
+    first = np.flatnonzero(new)
+    sizes = np.diff(np.append(first, count))
+    tied = int(sizes[sizes > 1].sum())
+    for long in np.flatnonzero(sizes > PIECE):
+        new[first[long] : first[long] + sizes[long] : PIECE] = True
+    return np.flatnonzero(new), tied
+
+
+def _seen(
+    new: NDArray[np.int64], begins: NDArray[np.int64], stops: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """How many names came up between each slice's job's first row and the slice's end."""
+    return (np.searchsorted(new, stops) - np.searchsorted(new, begins)).astype(np.int32)
