@@ -15,13 +15,14 @@ from replay.traces.names import natural_key
 from replay.traces.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from replay.traces.columns import Rows
     from replay.traces.findings import Findings, Place
     from replay.traces.model import TraceJob
+    from replay.traces.texts import Column
 
 __all__ = ["Outside", "TraceBuilder"]
 
@@ -49,7 +50,7 @@ class TraceBuilder:
         self._jobs: list[TraceJob] = []
         self._places: list[Place] = []
         self._tallies: list[Tally] = []
-        self._pieces: list[pa.Table] = []
+        self._pieces: list[pa.RecordBatch] = []
 
     def add_job(
         self, record: Mapping[str, Any], place: Place, keys: Sequence[str] = JOB_KEYS
@@ -92,8 +93,8 @@ class TraceBuilder:
         columns = [pa.array(rows.job), ip, texts, event, pa.array(at)]
         piece = pa.RecordBatch.from_arrays(columns, schema=EVENTS)
         good = np.flatnonzero(~inspection.bad)
-        if len(good) < len(piece):
-            piece = piece.take(pa.array(good))
+        if len(good) < len(rows.job):
+            piece = piece.take(good)
         self._tally(piece, good, rows)
         self._pieces.append(self._within(piece))
 
@@ -109,14 +110,16 @@ class TraceBuilder:
         return Trace(tuple(self._jobs[i] for i in order), events, source, form, self.findings)
 
     def _tally(self, piece: pa.RecordBatch, good: NDArray[np.intp], rows: Rows) -> None:
-        at = piece.column("at").to_numpy()
+        """Count what is odd, job by job; row ``i`` of the piece is row ``good[i]`` of ``rows``."""
+
+        def place_of(numbers: NDArray[np.intp]) -> Callable[[int], Place]:
+            return lambda row: rows.place(int(numbers[row]))
+
         for number, where in job_runs(piece.column("job").to_numpy(), len(self._jobs)):
-            lines = good[where]
             run = _rows(piece, where)
-            self._tallies[number].add(
-                at[where], run.column("ip"), run.column("event_time"),
-                lambda row, lines=lines: rows.place(int(lines[row])),
-            )  # fmt: skip
+            at = run.column("at").to_numpy()
+            place = place_of(good[where])
+            self._tallies[number].add(at, run.column("ip"), run.column("event_time"), place)
 
     def _within(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         if self.outside == "keep":
@@ -147,15 +150,15 @@ def _by_job(events: pa.Table, order: Sequence[int]) -> pa.Table:
 def _rows(piece: Any, where: NDArray[np.intp] | slice) -> Any:
     if isinstance(where, slice):
         return piece.slice(where.start, where.stop - where.start)
-    return piece.take(pa.array(where))
+    return piece.take(where)
 
 
 def _taken(events: pa.Table, where: NDArray[np.intp]) -> pa.Table:
     """Take rows, a column and a few million rows at a time, to spare memory."""
     columns = []
     for name in EVENTS.names:
-        column = events.column(name).unify_dictionaries().combine_chunks()
+        column: Column = events.column(name).unify_dictionaries().combine_chunks()
         events = events.drop_columns(name)
         slices = [where[i : i + _SLICE] for i in range(0, len(where), _SLICE)]
-        columns.append(pa.chunked_array([column.take(pa.array(rows)) for rows in slices]))
+        columns.append(pa.chunked_array([column.take(rows) for rows in slices]))
     return pa.table(columns, schema=EVENTS)

@@ -30,7 +30,9 @@ def describe(value: Any) -> str:
         return "true or false"
     if isinstance(value, (int, float)):
         return "a number"
-    return {dict: "an object", Repeated: "an object", list: "a list"}.get(type(value), "text")
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list) else "text"
 
 
 def text_fault(value: Any) -> str | None:
@@ -61,34 +63,21 @@ def check_job(
         TraceError: When strict and something is wrong.
     """
     before = findings.errors
-    if isinstance(record, Repeated):
-        key = shown(record.key)
-        findings.error("duplicate-key", record.what, place, key, remedy="keep one of them")
-    for key in JOB_KEYS:
-        if key not in record:
-            findings.error("missing-key", "the key is missing", place, key, remedy="add it")
-    for key in _TEXT_KEYS:
-        if key in record and (fault := text_fault(record[key])):
-            value = shown(record[key])
-            findings.error("not-text", fault, place, key, value, "write it as text")
+    _check_keys(record, place, findings, keys)
     if "ip_status" in record:
         _check_labels(record["ip_status"], place, findings)
     if findings.errors > before:
         return None
-    for key in record:
-        if key not in keys:
-            what = "a key that is no part of a job, left out"
-            findings.warn("extra-key", what, place, shown(key))
-    if not record["job_id"]:
-        findings.error("empty", "an empty text", place, "job_id", remedy="name the job")
     start = _time(record, "start_time", place, findings)
     end = _time(record, "end_time", place, findings)
-    if start is not None and end is not None and end < start:
+    if start is None or end is None:
+        return None
+    if end < start:
         what = f"the job ends before it starts, at {record['start_time']}"
         findings.error("negative-span", what, place, "end_time", record["end_time"], "correct it")
-    if findings.errors > before or start is None or end is None:
         return None
-    return TraceJob(*(record[key] for key in JOB_KEYS), start_ns=start, end_ns=end)
+    job_id, start_time, end_time, gpu_generation, ip_status = (record[key] for key in JOB_KEYS)
+    return TraceJob(job_id, start_time, end_time, gpu_generation, ip_status, start, end)
 
 
 def warn_of_job(job: TraceJob, events: int, place: Place, findings: Findings) -> None:
@@ -105,11 +94,31 @@ def warn_of_job(job: TraceJob, events: int, place: Place, findings: Findings) ->
         findings.warn("zero-length", f"{job.id} ends as it starts", place, "end_time", job.end_time)
 
 
+def _check_keys(
+    record: Mapping[str, Any], place: Place, findings: Findings, keys: Sequence[str]
+) -> None:
+    if isinstance(record, Repeated):
+        key = shown(record.key)
+        findings.error("duplicate-key", record.what, place, key, remedy="keep one of them")
+    for key in JOB_KEYS:
+        if key not in record:
+            findings.error("missing-key", "the key is missing", place, key, remedy="add it")
+        elif key in _TEXT_KEYS and (fault := text_fault(record[key])):
+            value = shown(record[key])
+            findings.error("not-text", fault, place, key, value, "write it as text")
+    if record.get("job_id") == "":
+        findings.error("empty", "an empty text", place, "job_id", remedy="name the job")
+    for key in record:
+        if key not in keys:
+            what = "a key that is no part of a job, left out"
+            findings.warn("extra-key", what, place, shown(key))
+
+
 def _time(record: Mapping[str, Any], key: str, place: Place, findings: Findings) -> int | None:
     text = record[key]
     ns = parse_one(text)
     if ns is None:
-        what, remedy = why_not(text) if text else ("an empty time", "fill it in")
+        what, remedy = why_not(text)
         findings.error("bad-time", what, place, key, text or None, remedy)
     return ns
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replay.traces.texts import as_names
+from replay.traces.texts import Column, as_names
 from replay.traces.times import parse_times, why_not
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Rows:
     """
 
     job: NDArray[np.int32]
-    columns: Mapping[str, pa.Array]
+    columns: Mapping[str, Column]
     place: Callable[[int], Place]
 
 
@@ -53,56 +53,49 @@ class Inspection:
         self.findings = findings
         self.bad = np.zeros(len(rows.job), bool)
 
-    def names(self, column: str) -> pa.DictionaryArray:
-        """A column of names, dictionary-encoded."""
+    def names(self, column: str) -> Column:
+        """A column of names, dictionary-encoded; nulls are marked as bad."""
         names = as_names(self.rows.columns[column])
-        words = names.dictionary
-        nulls = _mask(names.is_null())
+        words: Column = names.dictionary
         codes = names.indices.fill_null(0).to_numpy()
+        nulls = _mask(names.is_null())
 
-        def value(row: int) -> str:
-            return str(words[int(codes[row])].as_py())
-
-        def having(words_so: pa.Array) -> NDArray[np.bool_]:
+        def having(words_so: Column) -> NDArray[np.bool_]:
             faulty = _mask(words_so)
-            return faulty[codes] & ~nulls if faulty.any() else np.zeros(len(codes), bool)
+            return faulty[codes] & ~nulls if faulty.any() else faulty[:0]
 
-        self.refuse(column, nulls, "empty", lambda _: ("null in place of text", None, "fill it in"))
-        empty = having(pc.equal(pc.binary_length(words), 0))
-        self.refuse(column, empty, "empty", lambda _: ("an empty text", None, "fill it in"))
+        def say(what: str, remedy: str) -> Explain:
+            return lambda row: (what, names[row].as_py() or None, remedy)
+
+        self.refuse(column, nulls, "empty", say("null in place of text", "fill it in"))
+        empty = having(pc.equal(words, pa.scalar("")))
+        self.refuse(column, empty, "empty", say("an empty text", "fill it in"))
         nul = having(pc.match_substring(words, "\0"))
-        self.refuse(
-            column, nul, "not-text", lambda row: ("a NUL character", value(row), "remove it")
-        )
-        blank = having(pc.not_equal(words, pc.utf8_trim_whitespace(words))) & ~self.bad
-        self.findings.of_rows(
-            "warning", "blanks", blank, self.rows.place, column,
-            lambda row: ("blanks around a text, kept as part of it", value(row), ""),
-        )  # fmt: skip
-        return pa.DictionaryArray.from_arrays(pa.array(codes), words) if nulls.any() else names
+        self.refuse(column, nul, "not-text", say("a NUL character", "remove it"))
+        blank = having(pc.not_equal(words, pc.utf8_trim_whitespace(words)))
+        kept = say("blanks around a text, kept as part of it", "")
+        self.findings.of_rows("warning", "blanks", blank, self.rows.place, column, kept)
+        return names
 
-    def times(self) -> tuple[pa.StringArray, NDArray[np.int64]]:
+    def times(self) -> tuple[Column, NDArray[np.int64]]:
         """The column of times, as written and in nanoseconds."""
         column = "event_time"
         texts = self.rows.columns[column].cast(pa.string())
         nulls = _mask(texts.is_null())
-        self.refuse(
-            column, nulls, "empty", lambda _: ("null in place of a time", None, "fill it in")
-        )
         ns, bad = parse_times(texts.fill_null(""))
 
         def explain(row: int) -> tuple[str, str | None, str]:
             text = texts[row].as_py()
-            if not text:
-                return "an empty time", None, "fill it in"
-            what, remedy = why_not(text)
-            return what, text, remedy
+            return why_not(text or "")[0], text or None, why_not(text or "")[1]
 
+        self.refuse(
+            column, nulls, "empty", lambda _: ("null in place of a time", None, "fill it in")
+        )
         self.refuse(column, bad & ~nulls, "bad-time", explain)
         return texts, ns
 
     def offsets(
-        self, texts: pa.StringArray, ns: NDArray[np.int64], starts: NDArray[np.int64]
+        self, texts: Column, ns: NDArray[np.int64], starts: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Nanoseconds since each row's job started."""
         at = ns - starts
@@ -113,26 +106,21 @@ class Inspection:
         )
         return at
 
-    def refuse(
-        self,
-        column: str,
-        mask: NDArray[np.bool_],
-        kind: str,
-        explain: Explain,
-    ) -> None:
+    def refuse(self, column: str, mask: NDArray[np.bool_], kind: str, explain: Explain) -> None:
         """Report rows as faulty and mark them.
 
         Args:
             column: Where the fault is.
-            mask: bool[n], the faulty rows.
+            mask: bool[n], the faulty rows; empty when there are none.
             kind: Sort of fault.
-            explain: What is wrong with row ``i``, its value if it helps, and the remedy.
+            explain: What is wrong with row ``i``.
 
         Raises:
             TraceError: When strict and there is such a row.
         """
-        self.findings.of_rows("error", kind, mask, self.rows.place, column, explain)
-        self.bad |= mask
+        if mask.any():
+            self.findings.of_rows("error", kind, mask, self.rows.place, column, explain)
+            self.bad |= mask
 
 
 def job_runs(job: NDArray[np.int32], jobs: int) -> Iterator[tuple[int, NDArray[np.intp] | slice]]:
@@ -163,6 +151,6 @@ def _edges(job: NDArray[np.int32]) -> NDArray[np.intp]:
     return np.concatenate(([0], np.flatnonzero(np.diff(job)) + 1, [len(job)]))
 
 
-def _mask(flags: pa.BooleanArray) -> NDArray[np.bool_]:
+def _mask(flags: Column) -> NDArray[np.bool_]:
     mask: NDArray[np.bool_] = flags.to_numpy(zero_copy_only=False)
     return mask

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
 import stat
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from replay.traces.findings import Place, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from replay.traces.findings import Findings
 
@@ -29,7 +29,8 @@ __all__ = [
 
 PARQUET_MAGIC = b"PAR1"
 
-_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_BOM = b"\xef\xbb\xbf"
+_PACKED: dict[bytes, Literal["gzip", "zstd"]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _LONGEST_LINE = 1 << 30
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -47,27 +48,27 @@ _IMPOSTORS = (
 )
 
 
-def require_file(path: str) -> None:
+def require_file(path: Path) -> None:
     """Make sure that a path names a regular file, without opening it.
 
     Raises:
         TraceError: It does not; a named pipe, for one, would never end.
     """
     try:
-        mode = os.stat(path).st_mode
+        mode = path.stat().st_mode
     except FileNotFoundError:
-        if os.path.islink(path):
-            target = shown(os.readlink(path))
-            raise TraceError("a link to what is not there", path, value=target) from None
-        raise TraceError("there is no such file", path) from None
+        if path.is_symlink():
+            target = shown(str(path.readlink()))
+            raise TraceError("a link to what is not there", str(path), value=target) from None
+        raise TraceError("there is no such file", str(path)) from None
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
-        raise TraceError(f"{kind} in place of a file", path, remedy="name a regular file")
+        raise TraceError(f"{kind} in place of a file", str(path), remedy="name a regular file")
 
 
-def open_bytes(path: str) -> IO[bytes]:
+def open_bytes(path: Path) -> IO[bytes]:
     """Open a file; gzip and zstd are unpacked, by content and not by name.
 
     Raises:
@@ -75,23 +76,23 @@ def open_bytes(path: str) -> IO[bytes]:
     """
     require_file(path)
     try:
-        stream = open(path, "rb")  # noqa: SIM115 - handed on; the caller closes it
+        stream = path.open("rb")
         start = stream.peek(512)
     except OSError as error:
         raise unreadable(path, error) from None
     for magic, codec in _PACKED.items():
         if start.startswith(magic):
-            unpacked = pa.CompressedInputStream(pa.PythonFile(stream), codec)
+            unpacked: Any = pa.CompressedInputStream(pa.PythonFile(stream), codec)
             return io.BufferedReader(unpacked, 1 << 20)
     begin = start.lstrip().lower()
     for magic, what, remedy in _IMPOSTORS:
         if begin.startswith(magic):
             stream.close()
-            raise TraceError(what, path, 1, remedy=remedy)
+            raise TraceError(what, str(path), 1, remedy=remedy)
     return stream
 
 
-def head(path: str, size: int = 64) -> bytes:
+def head(path: Path, size: int = 64) -> bytes:
     """The first bytes of a file, unpacked.
 
     Raises:
@@ -100,15 +101,15 @@ def head(path: str, size: int = 64) -> bytes:
     with open_bytes(path) as stream:
         try:
             return stream.read(size)
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
             raise unreadable(path, error) from None
 
 
-def read_text(path: str, findings: Findings) -> str | None:
+def read_text(path: Path, findings: Findings) -> str | None:
     """A whole text file; None when something in it was refused.
 
     Raises:
-        TraceError: It cannot be read, or something is wrong in it and ``findings`` are strict.
+        TraceError: It cannot be read, or something in it is wrong and ``findings`` are strict.
     """
     before = findings.errors
     text = "".join(Lines(path, findings))
@@ -126,7 +127,7 @@ class Lines:
         number: Number of the newest line, from 1.
     """
 
-    def __init__(self, path: str, findings: Findings) -> None:
+    def __init__(self, path: Path, findings: Findings) -> None:
         self.path = path
         self.findings = findings
         self.number = 0
@@ -142,31 +143,31 @@ class Lines:
     @property
     def place(self) -> Place:
         """Where the newest line stands."""
-        return Place(self.path, self.number)
+        return Place(str(self.path), self.number)
 
     def _next(self, stream: IO[bytes]) -> bytes:
+        place = Place(str(self.path), self.number + 1)
         try:
             raw = stream.readline(_LONGEST_LINE)
-        except OSError as error:
-            what, remedy = f"cannot be unpacked: {error}", "was the file cut off?"
-            self.findings.error("truncated", what, Place(self.path, self.number + 1), remedy=remedy)
+        except (OSError, pa.ArrowException) as error:
+            what = f"cannot be unpacked further: {str(error).lower()}"
+            self.findings.error("truncated", what, place, remedy="was the file cut off?")
             return b""
         if len(raw) == _LONGEST_LINE:
-            what = f"a line of more than {_LONGEST_LINE} bytes"
-            self.findings.error("too-long", what, Place(self.path, self.number + 1))
+            self.findings.error("too-long", f"a line of {_LONGEST_LINE} bytes or more", place)
             return b""
         return raw
 
     def _decode(self, raw: bytes) -> str | None:
-        if self.number == 1 and raw.startswith(b"\xef\xbb\xbf"):
+        if self.number == 1 and raw.startswith(_BOM):
             self.findings.warn("bom", "a byte order mark, skipped", self.place)
-            raw = raw[3:]
+            raw = raw.removeprefix(_BOM)
         try:
             text = raw.decode()
         except UnicodeDecodeError as error:
             value = raw[error.start : error.end].decode("ascii", "backslashreplace")
             what = f"not UTF-8, at byte {error.start + 1} of the line"
-            self.findings.error("not-text", what, self.place, value=value, remedy="save as UTF-8")
+            self.findings.error("not-text", what, self.place, "", value, "save it as UTF-8")
             return None
         if "\0" in text:
             self.findings.error("not-text", "a NUL character", self.place, remedy="remove it")
@@ -174,7 +175,7 @@ class Lines:
         return text
 
 
-def unreadable(path: str, error: Exception) -> TraceError:
+def unreadable(path: Path, error: Exception) -> TraceError:
     """What the system says about a path, as our error."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return TraceError(f"cannot be read: {reason[:1].lower()}{reason[1:]}", path)
+    return TraceError(f"cannot be read: {reason[:1].lower()}{reason[1:]}", str(path))

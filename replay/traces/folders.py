@@ -15,11 +15,12 @@ from replay.traces.check import describe
 from replay.traces.columns import EVENT_COLUMNS, Rows
 from replay.traces.files import Lines, read_text
 from replay.traces.findings import Place, shown
-from replay.traces.records import BadJson, load_json
+from replay.traces.records import BadJsonError, load_json
 from replay.traces.times import parse_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from replay.traces.build import TraceBuilder
 
@@ -34,7 +35,7 @@ _ROWS = 1 << 16  # rows checked at once
 _LONGEST_FIELD = 1 << 30
 
 
-def read_folders(paths: Iterable[str], builder: TraceBuilder) -> None:
+def read_folders(paths: Iterable[Path], builder: TraceBuilder) -> None:
     """Read job folders into a builder.
 
     Raises:
@@ -51,39 +52,41 @@ def read_folders(paths: Iterable[str], builder: TraceBuilder) -> None:
             builder.findings.caught(error)
 
 
-def _only(folder: str, name: str) -> str:
+def _only(folder: Path, name: str) -> Path:
     """The one file of that name, packed or not."""
-    paths = [os.path.join(folder, name + ending) for ending in PACKED_ENDINGS]
+    paths = [folder / (name + ending) for ending in PACKED_ENDINGS]
     found = [path for path in paths if os.path.lexists(path)]
     if not found:
-        raise TraceError(f"the job's folder has no {name}", folder, remedy=f"add {name}")
+        what = f"the job's folder has no {name}"
+        raise TraceError(what, str(folder), remedy=f"add {name}")
     if len(found) > 1:
-        raise TraceError(f"{name} is there twice", found[0], value=found[1], remedy="keep one")
+        what, value = f"{name} is there twice", str(found[1])
+        raise TraceError(what, str(found[0]), value=value, remedy="keep one")
     return found[0]
 
 
-def _read_meta(path: str, builder: TraceBuilder) -> int | None:
+def _read_meta(path: Path, builder: TraceBuilder) -> int | None:
     text = read_text(path, builder.findings)
     if text is None:
         return None
     try:
         record = load_json(text)
-    except BadJson as error:
-        place = Place(path, text.count("\n", 0, error.position) + 1)
+    except BadJsonError as error:
+        place = Place(str(path), text.count("\n", 0, error.position) + 1)
         builder.findings.error("bad-json", error.what, place, remedy=error.remedy)
         return None
     if not isinstance(record, dict):
         what = f"{describe(record)} in place of a job's object"
-        builder.findings.error("not-object", what, Place(path), remedy="write {...}")
+        builder.findings.error("not-object", what, Place(str(path)), remedy="write {...}")
         return None
-    return builder.add_job(record, Place(path))
+    return builder.add_job(record, Place(str(path)))
 
 
 class _Report:
     """Reads one ``event_report.csv``."""
 
-    def __init__(self, path: str, number: int, builder: TraceBuilder) -> None:
-        self.path = path
+    def __init__(self, path: Path, number: int, builder: TraceBuilder) -> None:
+        self.path = str(path)
         self.number = number
         self.builder = builder
         self.findings = builder.findings

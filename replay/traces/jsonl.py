@@ -11,18 +11,20 @@ from replay.traces.check import JOB_KEYS, describe, text_fault
 from replay.traces.columns import EVENT_COLUMNS, Rows
 from replay.traces.files import Lines
 from replay.traces.findings import Place, shown
-from replay.traces.records import BadJson, Repeated, load_json
+from replay.traces.records import BadJsonError, Repeated, load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from replay.traces.build import TraceBuilder
     from replay.traces.findings import Findings
+    from replay.traces.texts import Column
 
 __all__ = ["read_jsonl"]
 
 
-def read_jsonl(paths: Iterable[str], builder: TraceBuilder) -> None:
+def read_jsonl(paths: Iterable[Path], builder: TraceBuilder) -> None:
     """Read files of jobs into a builder.
 
     Raises:
@@ -41,7 +43,7 @@ def _read_job(text: str, place: Place, builder: TraceBuilder) -> None:
     findings = builder.findings
     try:
         record = load_json(text)
-    except BadJson as error:
+    except BadJsonError as error:
         findings.error("bad-json", error.what, place, remedy=error.remedy)
         return
     if not isinstance(record, dict):
@@ -67,7 +69,7 @@ def _event(place: Place, number: int) -> Place:
 
 def _columns(
     events: list[Any], place: Place, findings: Findings
-) -> tuple[dict[str, pa.Array], range | list[int]]:
+) -> tuple[dict[str, Column], range | list[int]]:
     """The events as columns, and the number of the event behind each row."""
     try:
         if all(type(event) is dict and len(event) == len(EVENT_COLUMNS) for event in events):
@@ -78,7 +80,7 @@ def _columns(
     return _as_arrays([events[i] for i in kept]), kept
 
 
-def _as_arrays(events: list[dict[str, Any]]) -> dict[str, pa.Array]:
+def _as_arrays(events: list[dict[str, Any]]) -> dict[str, Column]:
     return {
         column: pa.array([event[column] for event in events], pa.string())
         for column in EVENT_COLUMNS

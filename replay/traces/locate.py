@@ -7,7 +7,9 @@ import os
 import re
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 from replay.errors import TraceError, UsageError
 from replay.traces.columns import EVENT_COLUMNS
@@ -31,8 +33,9 @@ FORMS: tuple[Form, ...] = get_args(Form)
 _JOB_FILES = {name + ending for name in (META_FILE, EVENTS_FILE) for ending in PACKED_ENDINGS}
 _TABLES = (".parquet", ".pq")
 _JOB_LINES = tuple(name + end for name in (".jsonl", ".ndjson") for end in PACKED_ENDINGS)
-_SHARD = re.compile(r"(.*)-([0-9]+)-of-([0-9]+)(\..*)?")
+_SHARD = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})(\..*)?")
 _MOST_ENTRIES = 200_000
+_DEEPEST = 32
 _LOOKED = "NAME/meta.json with NAME/event_report.csv, *.jsonl, *.parquet"
 
 
@@ -46,7 +49,7 @@ class Located:
     """
 
     form: Form
-    paths: tuple[str, ...]
+    paths: tuple[Path, ...]
 
 
 def locate(path: str, form: Form | None, findings: Findings) -> Located:
@@ -66,8 +69,8 @@ def locate(path: str, form: Form | None, findings: Findings) -> Located:
     search = _Search(findings)
     roots = _roots(path)
     for root in roots:
-        search.guarded(search.named, root, alone=len(roots) == 1)
-    found = {each: sorted(search.found[each], key=natural_key) for each in FORMS}
+        search.guarded(partial(search.named, root, alone=len(roots) == 1), root)
+    found = {each: sorted(search.found[each], key=_natural) for each in FORMS}
     sides = [each for each in FORMS if found[each]]
     chosen = [each for each in sides if form in (None, each)]
     if len(chosen) > 1:
@@ -82,20 +85,24 @@ def locate(path: str, form: Form | None, findings: Findings) -> Located:
     return Located(chosen[0], tuple(found[chosen[0]]))
 
 
-def _examples(found: dict[Form, list[str]], sides: list[Form]) -> str:
+def _natural(path: Path) -> tuple[object, ...]:
+    return natural_key(str(path))
+
+
+def _examples(found: dict[Form, list[Path]], sides: list[Form]) -> str:
     return " and ".join(f"{side} ({found[side][0]})" for side in sides)
 
 
-def _roots(path: str) -> list[str]:
+def _roots(path: str) -> list[Path]:
     if "\0" in path:
         raise TraceError("no name of a file", value=shown(path))
     if os.path.lexists(path):
-        return [path]
-    roots = sorted(glob.glob(path, recursive=True), key=natural_key)
+        return [Path(path)]
+    roots = glob.glob(path, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not roots:
         what = "nothing matches" if glob.has_magic(path) else "there is no such file or folder"
         raise TraceError(what, path)
-    return roots
+    return sorted(map(Path, roots), key=_natural)
 
 
 class _Search:
@@ -103,65 +110,67 @@ class _Search:
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
-        self.found: dict[Form, set[str]] = {form: set() for form in FORMS}
+        self.found: dict[Form, set[Path]] = {form: set() for form in FORMS}
         self.entries = 0
 
-    def guarded(self, step: Callable[..., None], path: str, **options: Any) -> None:
-        """Take a step; what is wrong with that path is reported and ends that step alone."""
+    def guarded(self, step: Callable[[], None], path: Path) -> None:
+        """Take a step; what is wrong with its path is reported, and ends this step alone."""
         try:
-            step(path, **options)
+            step()
         except OSError as error:
             self.findings.caught(unreadable(path, error))
         except TraceError as error:
             self.findings.caught(error)
 
-    def named(self, path: str, *, alone: bool) -> None:
+    def named(self, path: Path, *, alone: bool) -> None:
         """Take in a path that was named, perhaps by a glob among others."""
-        folder, name = os.path.split(path)
-        if stat.S_ISDIR(_stat(path).st_mode):
+        if _is_folder(path):
             self._walk(path, ())
-        elif name in _JOB_FILES:
-            self.found["folders"].add(folder or os.curdir)
+        elif path.name in _JOB_FILES:
+            self.found["folders"].add(path.parent)
         elif (form := _form(path)) == "parquet" and alone:
-            beside = os.scandir(folder or os.curdir)
-            tables = [entry.name for entry in beside if entry.name.endswith(_TABLES)]
-            self.found[form].update(os.path.join(folder, table) for table in tables or [name])
+            # one table is half a trace: the other stands beside it
+            tables = (each for each in path.parent.iterdir() if each.name.endswith(_TABLES))
+            self.found[form].update([path, *tables])
         else:
             self.found[form].add(path)
 
-    def _walk(self, folder: str, above: tuple[tuple[int, int], ...]) -> None:
-        status = _stat(folder)
+    def _walk(self, folder: Path, above: tuple[tuple[int, int], ...]) -> None:
+        status = folder.stat()
         here = status.st_dev, status.st_ino
         if here in above:
-            raise TraceError("a folder that contains itself", folder, remedy="remove the link")
-        for name in sorted(os.listdir(folder)):
+            what, remedy = "a folder that contains itself", "remove the link"
+            raise TraceError(what, str(folder), remedy=remedy)
+        if len(above) > _DEEPEST:
+            what, remedy = f"more than {_DEEPEST} folders deep", "name the trace's own folder"
+            raise TraceError(what, str(folder), remedy=remedy)
+        for path in sorted(folder.iterdir()):
             self.entries += 1
             if self.entries > _MOST_ENTRIES:
-                what = f"more than {_MOST_ENTRIES} files and folders"
-                raise TraceError(what, folder, remedy="name the folder of the trace itself")
-            if not name.startswith("."):
-                self.guarded(self._met, os.path.join(folder, name), above=(*above, here))
+                what, remedy = f"more than {_MOST_ENTRIES} files", "name the trace's own folder"
+                raise TraceError(what, str(folder), remedy=remedy)
+            if not path.name.startswith("."):
+                self.guarded(partial(self._met, path, (*above, here)), path)
 
-    def _met(self, path: str, *, above: tuple[tuple[int, int], ...]) -> None:
+    def _met(self, path: Path, above: tuple[tuple[int, int], ...]) -> None:
         """Take in a path met on a walk; what is no part of any form is passed by."""
-        folder, name = os.path.split(path)
-        if name in _JOB_FILES:
-            self.found["folders"].add(folder)
-        elif stat.S_ISDIR(_stat(path).st_mode):
+        if path.name in _JOB_FILES:
+            self.found["folders"].add(path.parent)
+        elif _is_folder(path):
             self._walk(path, above)
-        elif name.endswith((*_TABLES, *_JOB_LINES)):
+        elif path.name.endswith((*_TABLES, *_JOB_LINES)):
             self.found[_form(path)].add(path)
 
 
-def _stat(path: str) -> os.stat_result:
+def _is_folder(path: Path) -> bool:
     try:
-        return os.stat(path)
+        return stat.S_ISDIR(path.stat().st_mode)
     except FileNotFoundError:
-        require_file(path)  # says whether it is a dangling link
+        require_file(path)  # says that it is a dangling link
         raise
 
 
-def _form(path: str) -> Form:
+def _form(path: Path) -> Form:
     """The form of a file, by its first bytes, then by its name.
 
     Raises:
@@ -170,32 +179,35 @@ def _form(path: str) -> Form:
     start = head(path)
     if start.startswith(PARQUET_MAGIC):
         return "parquet"
-    if path.endswith(_TABLES):
-        raise TraceError("not a Parquet file, though named so", path)
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text.startswith(b"[") and not path.endswith(_JOB_LINES):
-        raise TraceError("a JSON list, where a trace has a job a line", path, remedy="jq -c '.[]'")
-    if text.startswith(b"{") or path.endswith(_JOB_LINES):
+    if path.name.endswith(_TABLES):
+        raise TraceError("not a Parquet file, though named so", str(path))
+    if path.name.endswith(_JOB_LINES):
         return "jsonl"
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"{"):
+        return "jsonl"
+    what, remedy, value = "not a trace; it begins with", "", None
     if not start:
-        raise TraceError("the file is empty", path)
-    if all(column.encode() in text for column in EVENT_COLUMNS):
+        what = "the file is empty"
+    elif text.startswith(b"["):
+        what, remedy = "a JSON list, where a trace has a job a line", "jq -c '.[]'"
+    elif all(column.encode() in text for column in EVENT_COLUMNS):
         what, remedy = "events without their job", f"name the folder that also has {META_FILE}"
-        raise TraceError(what, path, remedy=remedy)
-    value = start[:40].decode("utf-8", "backslashreplace")
-    raise TraceError("not a trace; it begins with", path, value=value)
+    else:
+        value = start[:40].decode("utf-8", "backslashreplace")
+    raise TraceError(what, str(path), value=value, remedy=remedy)
 
 
-def _check_shards(paths: list[str], findings: Findings) -> None:
+def _check_shards(paths: list[Path], findings: Findings) -> None:
     """Make sure that of files named ``NAME-00000-of-00002`` all are there."""
-    shards: dict[tuple[str, ...], set[int]] = {}
+    shards: dict[tuple[Path, str, str, str], set[int]] = {}
     for path in paths:
-        if match := _SHARD.fullmatch(path):
+        if match := _SHARD.fullmatch(path.name):
             stem, number, total, ending = match.groups(default="")
-            shards.setdefault((stem, total, ending), set()).add(int(number))
-    for (stem, total, ending), numbers in shards.items():
-        missing = sorted(set(range(int(total))) - numbers)
+            shards.setdefault((path.parent, stem, total, ending), set()).add(int(number))
+    for (folder, stem, total, ending), numbers in shards.items():
+        missing = [number for number in range(int(total)) if number not in numbers]
         if missing:
-            name = f"{stem}-{missing[0]:0{len(total)}d}-of-{total}{ending}"
-            what = f"{len(missing)} of {int(total)} shards are missing; the first"
-            findings.error("missing-shard", what, Place(name), remedy="fetch all of them")
+            name = folder / f"{stem}-{missing[0]:0{len(total)}d}-of-{total}{ending}"
+            what = f"missing, one of {len(missing)} of {int(total)} shards"
+            findings.error("missing-shard", what, Place(str(name)), remedy="fetch all of them")

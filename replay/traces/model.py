@@ -88,7 +88,8 @@ class Trace:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trace):
             return NotImplemented
-        return self.jobs == other.jobs and _plain(self.events).equals(_plain(other.events))
+        same = _plain(self.events).equals(_plain(other.events))
+        return self.jobs == other.jobs and bool(same)
 
     __hash__ = None  # type: ignore[assignment] # as for any value with columns in it
 

@@ -16,11 +16,12 @@ from replay.traces.check import JOB_KEYS
 from replay.traces.columns import EVENT_COLUMNS, Rows
 from replay.traces.files import PARQUET_MAGIC, head
 from replay.traces.findings import Place, shown
-from replay.traces.records import BadJson, load_json
-from replay.traces.texts import as_names, as_text, misfit, utf8_faults
+from replay.traces.records import BadJsonError, load_json
+from replay.traces.texts import Column, as_names, as_text, misfit, utf8_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -35,7 +36,7 @@ _NAMES = ["job_id", "ip", "event"]  # read as dictionaries: few words, many rows
 _SECONDS = (1 << 63) // 1_000_000_000  # what nanoseconds can hold
 
 
-def read_parquet(paths: Sequence[str], builder: TraceBuilder) -> None:
+def read_parquet(paths: Sequence[Path], builder: TraceBuilder) -> None:
     """Read files of jobs and of events, told apart by their columns, into a builder.
 
     Raises:
@@ -52,7 +53,9 @@ def read_parquet(paths: Sequence[str], builder: TraceBuilder) -> None:
     for keys, sort in ((JOB_KEYS, "jobs"), (_EVENT_KEYS, "events")):
         if not tables[keys]:
             remedy = "a trace has a table of jobs and a table of events"
-            raise TraceError(f"no Parquet file of {sort} here", ", ".join(paths), remedy=remedy)
+            raise TraceError(
+                f"no Parquet file of {sort} here", ", ".join(map(str, paths)), remedy=remedy
+            )
     for table in tables[JOB_KEYS]:
         _read_jobs(table, builder)
     for table in tables[_EVENT_KEYS]:
@@ -66,7 +69,7 @@ def _read_jobs(table: _Table, builder: TraceBuilder) -> None:
             try:
                 if record["ip_status"] is not None:
                     record["ip_status"] = load_json(record["ip_status"])
-            except BadJson as error:
+            except BadJsonError as error:
                 what, remedy = error.what, error.remedy
                 builder.findings.error("bad-json", what, place, "ip_status", remedy=remedy)
             else:
@@ -76,12 +79,12 @@ def _read_jobs(table: _Table, builder: TraceBuilder) -> None:
 def _read_events(table: _Table, builder: TraceBuilder) -> None:
     for batch in table.batches():
         names = as_names(batch.columns["job_id"])
-        words = names.dictionary.to_pylist()
-        known = np.array([*(builder.numbers.get(word, -1) for word in words), -1], np.int32)
-        job = known[names.indices.fill_null(len(words)).to_numpy()]
+        words: list[str] = names.dictionary.to_pylist()
+        numbers = np.array([*(builder.numbers.get(word, -1) for word in words), -1], np.int32)
+        job = numbers[names.indices.fill_null(len(words)).to_numpy()]
         unknown = job < 0
 
-        def explain(row: int, names: pa.DictionaryArray = names) -> tuple[str, str | None, str]:
+        def explain(row: int, names: Column = names) -> tuple[str, str | None, str]:
             value = names[row].as_py()
             if value is None:
                 return "null in place of a job", None, "fill it in"
@@ -89,8 +92,8 @@ def _read_events(table: _Table, builder: TraceBuilder) -> None:
 
         findings = builder.findings
         findings.of_rows("error", "unknown-job", unknown, batch.place, "job_id", explain)
-        batch, job = batch.without(unknown), job[~unknown]
-        builder.add_events(Rows(job, batch.columns, batch.place))
+        known = batch.without(unknown)
+        builder.add_events(Rows(job[~unknown], known.columns, known.place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ class _Batch:
 
     path: str
     lines: NDArray[np.int64]
-    columns: dict[str, pa.Array]
+    columns: dict[str, Column]
 
     def place(self, row: int) -> Place:
         """Where a row stands."""
@@ -128,10 +131,10 @@ class _Table:
         keys: The columns it must have; none when it is no part of a trace.
     """
 
-    def __init__(self, path: str, findings: Findings) -> None:
-        self.path = path
+    def __init__(self, file: Path, findings: Findings) -> None:
+        self.path = path = str(file)
         self.findings = findings
-        if head(path)[:4] != PARQUET_MAGIC:
+        if head(file)[:4] != PARQUET_MAGIC:
             raise TraceError("not a Parquet file, though named so", path)
         with _guarded(path):
             self.schema = pq.ParquetFile(path).schema_arrow
@@ -179,6 +182,7 @@ class _Table:
 
     def _has_columns(self) -> bool:
         before, place, names = self.findings.errors, Place(self.path), self.schema.names
+        what: str | None
         for key in self.keys:
             if key not in names:
                 what, value = "the column is missing", shown(",".join(names))
@@ -199,9 +203,9 @@ class _Table:
         if what is None and self._is_int96(key):
             with _guarded(self.path):
                 seconds = pq.ParquetFile(self.path, coerce_int96_timestamp_unit="s")
-                times = seconds.read([key]).column(0).cast(pa.int64())
-            span = pc.min_max(times).as_py()
-            if span["min"] is not None and not -_SECONDS < span["min"] <= span["max"] < _SECONDS:
+                times: Column = seconds.read([key]).column(0).cast(pa.int64())
+            first, last = pc.min(times).as_py(), pc.max(times).as_py()
+            if first is not None and not -_SECONDS < first <= last < _SECONDS:
                 return "timestamps outside the years 1678 to 2261"
         return what
 

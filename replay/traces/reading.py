@@ -63,13 +63,11 @@ def read(
         TraceError: There are no data, or something is wrong and ``findings`` are strict.
         UsageError: ``form`` is unknown.
     """
-    source = os.fspath(path)
+    source = root = os.fspath(path)
     if source.startswith("hf://"):
         from replay.traces.hub import download  # noqa: PLC0415 - needs an extra
 
-        root = download(source)
-    else:
-        root = source
+        root = str(download(source))
     located = locate(root, form, findings)
     builder = TraceBuilder(findings, outside)
     _READERS[located.form](located.paths, builder)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["BadJson", "Repeated", "load_json"]
+__all__ = ["BadJsonError", "Repeated", "load_json"]
 
 
-class BadJson(ValueError):
+class BadJsonError(ValueError):
     """A text is not JSON; the sentence says why and what to do.
 
     Args:
@@ -48,13 +48,13 @@ def load_json(text: str) -> Any:
     """Parse one JSON value.
 
     Raises:
-        BadJson: It is not one.
+        BadJsonError: It is not one.
 
     Examples:
         >>> load_json('{"a": 1}{"b": 2}')
         Traceback (most recent call last):
             ...
-        replay.traces.records.BadJson: ('two values where one is expected', ...)
+        replay.traces.records.BadJsonError: ('two values where one is expected', ...)
 
     """
     try:
@@ -62,21 +62,23 @@ def load_json(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise _explain(text, error) from None
     except RecursionError:
-        raise BadJson("JSON nested too deeply", "a job has no such nesting") from None
+        raise BadJsonError("JSON nested too deeply", "a job has no such nesting") from None
     except ValueError as error:  # a number of more digits than Python converts
-        if isinstance(error, BadJson):
+        if isinstance(error, BadJsonError):
             raise
-        raise BadJson("a number too long to be one", "write it in quotes") from None
+        raise BadJsonError("a number too long to be one", "write it in quotes") from None
 
 
-def _explain(text: str, error: json.JSONDecodeError) -> BadJson:
+def _explain(text: str, error: json.JSONDecodeError) -> BadJsonError:
     if error.msg == "Extra data":
-        return BadJson("two values where one is expected", "one job a line", error.pos)
+        return BadJsonError("two values where one is expected", "one job a line", error.pos)
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
-        return BadJson("the text ends before its JSON does", "was the file cut off?", error.pos)
+        return BadJsonError(
+            "the text ends before its JSON does", "was the file cut off?", error.pos
+        )
     what = error.msg[0].lower() + error.msg[1:]
     near = text[error.pos : error.pos + 20]
-    return BadJson(f"not JSON: {what} at character {error.pos + 1} ({near!r})", "", error.pos)
+    return BadJsonError(f"not JSON: {what} at character {error.pos + 1} ({near!r})", "", error.pos)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> Any:
-    raise BadJson(f"{name} is not JSON", "write the value in quotes")
+    raise BadJsonError(f"{name} is not JSON", "write the value in quotes")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)

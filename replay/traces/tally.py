@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from replay.traces.findings import Findings, Place
     from replay.traces.model import TraceJob
+    from replay.traces.texts import Column
 
 __all__ = ["Tally"]
 
@@ -39,8 +39,8 @@ class Tally:
     def add(
         self,
         at: NDArray[np.int64],
-        ip: pa.DictionaryArray,
-        event_time: pa.StringArray,
+        ip: Column,
+        event_time: Column,
         place: Callable[[int], Place],
     ) -> None:
         """Count rows, in the order of the file.
@@ -97,7 +97,7 @@ class Tally:
                 findings.warn(kind, what, place, column, value)
 
     def _count(
-        self, kind: str, mask: NDArray[np.bool_], values: pa.Array, place: Callable[[int], Place]
+        self, kind: str, mask: NDArray[np.bool_], values: Column, place: Callable[[int], Place]
     ) -> None:
         if not mask.any():
             return

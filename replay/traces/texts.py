@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,10 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_names", "as_text", "misfit", "utf8_faults"]
+__all__ = ["Column", "as_names", "as_text", "misfit", "utf8_faults"]
+
+Column = Any
+"""An Arrow array; of what type is known only at run time, so the type checker is told nothing."""
 
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
@@ -34,7 +37,7 @@ def misfit(kind: pa.DataType, *, time: bool = False) -> str | None:
     return f"{kind} in place of text"
 
 
-def as_text(column: pa.Array) -> pa.Array:
+def as_text(column: Column) -> Column:
     """The column as ``string``, or as ``dictionary<int32, string>`` where it was a dictionary.
 
     Bytes are taken for UTF-8 unseen, so :func:`utf8_faults` comes next.
@@ -57,7 +60,7 @@ def as_text(column: pa.Array) -> pa.Array:
     return text
 
 
-def as_names(column: pa.Array) -> pa.DictionaryArray:
+def as_names(column: Column) -> Column:
     """Any text column as ``dictionary<int32, string>``, with no null among its words."""
     text = as_text(column)
     if not pa.types.is_dictionary(text.type):
@@ -65,7 +68,7 @@ def as_names(column: pa.Array) -> pa.DictionaryArray:
     return text.dictionary_decode().dictionary_encode() if text.dictionary.null_count else text
 
 
-def utf8_faults(text: pa.Array) -> NDArray[np.bool_] | None:
+def utf8_faults(text: Column) -> NDArray[np.bool_] | None:
     """Which rows of a text column are not UTF-8, bool[n]; None when all are.
 
     Raises:
@@ -76,16 +79,14 @@ def utf8_faults(text: pa.Array) -> NDArray[np.bool_] | None:
     except pa.ArrowInvalid:
         if not pa.types.is_dictionary(text.type):
             return _undecodable(text)
-        pa.DictionaryArray.from_arrays(text.indices, text.dictionary.view(pa.binary())).validate(
-            full=True
-        )
-        codes = text.indices.fill_null(0).to_numpy()
+        text.indices.validate(full=True)
+        codes: NDArray[np.int32] = text.indices.fill_null(0).to_numpy()
         return _undecodable(text.dictionary)[codes]
     return None
 
 
-def _undecodable(text: pa.StringArray) -> NDArray[np.bool_]:
-    faulty = np.zeros(len(text), bool)
+def _undecodable(text: Column) -> NDArray[np.bool_]:
+    faulty: NDArray[np.bool_] = np.zeros(len(text), bool)
     for i, raw in enumerate(text.view(pa.binary()).to_pylist()):
         try:
             (raw or b"").decode()

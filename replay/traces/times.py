@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from replay.traces.texts import Column
 
 __all__ = ["SECOND", "format_ns", "parse_one", "parse_times", "shift_times", "why_not"]
 
@@ -19,14 +27,19 @@ SECOND = 1_000_000_000
 """Nanoseconds in a second."""
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the trace's clock has no zone
+_LIMIT = 1 << 63
 _TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?"
 )
-_ZONED = re.compile(r"[0-9]{2}:[0-9]{2}.*(?:Z|z|[+-][0-9]{2}:?[0-9]{0,2}| ?[A-Z]{3,4})")
-_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
-_OTHER_ORDER = re.compile(r"[0-9]{1,4}[/.-][0-9]{1,2}[/.-][0-9]{1,4}.*")
-_LIMIT = 1 << 63
 _WRITE_SO = "write it as YYYY-MM-DD HH:MM:SS"
+_ZONE = r"([Zz]|[+-][0-9]{2}:?([0-9]{2})?| ?[A-Z]{3,4})"
+_FAULTS = (
+    (r"", "an empty time", "fill it in"),
+    (r"\s.*|.*\s", "blanks around a time", "remove them"),
+    (r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", "a number, not a time", _WRITE_SO),
+    (rf".*[0-9]{{2}}:[0-9]{{2}}.*{_ZONE}", "a time with a zone", "leave the zone out"),
+    (r"[0-9]{1,2}[/.-][0-9]{1,2}[/.-][0-9]{2,4}\b.*", "an ambiguous date", _WRITE_SO),
+)
 
 
 def parse_one(text: str) -> int | None:
@@ -39,37 +52,28 @@ def parse_one(text: str) -> int | None:
         True
 
     """
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return None
-    *fields, fraction = match.groups()
-    try:
-        since = datetime(*(int(part) for part in fields)) - _EPOCH  # type: ignore[arg-type] # noqa: DTZ001 - six ints; no zone
-    except ValueError:
-        return None
-    ns = (since.days * 86_400 + since.seconds) * SECOND + int((fraction or "0").ljust(9, "0"))
-    return ns if -_LIMIT < ns < _LIMIT else None
+    ns = _moment(text)
+    return ns if ns is not None and -_LIMIT < ns < _LIMIT else None
 
 
 def why_not(text: str) -> tuple[str, str]:
-    """What is wrong with a time that :func:`parse_one` refused, and what to do about it."""
-    if text != text.strip():
-        return "blanks around a time", "remove them"
+    """What is wrong with a time that :func:`parse_one` refused, and what to do about it.
+
+    Examples:
+        >>> why_not("1969-10-15T13:49:13Z")
+        ('a time with a zone', 'leave the zone out')
+
+    """
     if _TIME.fullmatch(text):
-        year = int(text[:4])
-        if 1677 < year < 2262 or year == 0:
-            return "a date or time that does not exist", "correct it"
-        return "a time outside the years 1678 to 2261", "correct it"
-    if _NUMBER.fullmatch(text):
-        return "a number, not a time", _WRITE_SO
-    if _ZONED.search(text):
-        return "a time with a zone, where the trace's clock has none", "leave the zone out"
-    if _OTHER_ORDER.fullmatch(text) and not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
-        return "an ambiguous date", _WRITE_SO
+        exists = _moment(text) is not None
+        return "outside the years 1678 to 2261" if exists else "no such date or time", "correct it"
+    for pattern, what, remedy in _FAULTS:
+        if re.fullmatch(pattern, text, re.DOTALL):
+            return what, remedy
     return "not a time", _WRITE_SO
 
 
-def parse_times(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
+def parse_times(texts: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Parse a column of texts without nulls.
 
     Returns:
@@ -81,32 +85,22 @@ def parse_times(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
 
     """
     bad = np.zeros(len(texts), bool)
-    if _all_strict(texts):
+    if _may_be_cast(texts):
         try:
-            # Arrow also takes a bare date, HH:MM and such, hence the check of lengths before
-            times = pc.cast(texts, pa.timestamp("ns"))
-            return times.cast(pa.int64()).to_numpy(zero_copy_only=False), bad
+            return texts.cast(pa.timestamp("ns")).cast(pa.int64()).to_numpy(), bad
         except pa.ArrowInvalid:
-            pass  # a bad one among them: go one by one and say which
+            pass  # a bad one among them: go one by one and find it
+    ns = np.zeros(len(texts), np.int64)
     known: dict[str, int | None] = {}
-    parsed = np.zeros(len(texts), np.int64)
     for i, text in enumerate(texts.to_pylist()):
         if text not in known:
             known[text] = parse_one(text)
-        ns = known[text]
-        if ns is None:
+        moment = known[text]
+        if moment is None:
             bad[i] = True
         else:
-            parsed[i] = ns
-    return parsed, bad
-
-
-def _all_strict(texts: pa.StringArray) -> bool:
-    lengths = pc.min_max(pc.binary_length(texts)).as_py()
-    shortest, longest = lengths["min"], lengths["max"]
-    if shortest == 19 == longest:
-        return True
-    return shortest is not None and shortest >= 19 and longest <= 29
+            ns[i] = moment
+    return ns, bad
 
 
 def format_ns(ns: int) -> str:
@@ -122,18 +116,38 @@ def format_ns(ns: int) -> str:
     return f"{text}.{fraction:09d}".rstrip("0") if fraction else text
 
 
-def shift_times(texts: list[str], seconds: int) -> list[str]:
+def shift_times(texts: Iterable[str], seconds: int) -> list[str]:
     """Move times by whole seconds; the separator and the fraction stay as written.
 
     Raises:
-        OverflowError: The result lies outside what a trace can hold.
+        OverflowError: One of them would leave the years that a trace can hold.
     """
     moved = []
     for text in texts:
-        whole = parse_one(text[:19])
-        ns = (whole or 0) + seconds * SECOND
-        if not -_LIMIT < ns < _LIMIT - SECOND:
+        ns = _moment(text[:19])
+        if ns is None or not -_LIMIT < ns + seconds * SECOND < _LIMIT - SECOND:
             raise OverflowError(text)
-        date, time = format_ns(ns).split(" ")
+        date, time = format_ns(ns + seconds * SECOND).split(" ")
         moved.append(f"{date}{text[10]}{time}{text[19:]}")
     return moved
+
+
+def _moment(text: str) -> int | None:
+    """Like :func:`parse_one`, without the bounds of 64 bits."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    try:
+        since = datetime(year, month, day, hour, minute, second) - _EPOCH  # noqa: DTZ001 - no zone
+    except ValueError:
+        return None
+    fraction = int((match[7] or "").ljust(9, "0"))
+    return (since.days * 86_400 + since.seconds) * SECOND + fraction
+
+
+def _may_be_cast(texts: Column) -> bool:
+    """Whether all are as long as a whole time: Arrow's cast also takes a bare date or HH:MM."""
+    lengths: Column = pc.binary_length(texts)
+    shortest, longest = pc.min(lengths).as_py(), pc.max(lengths).as_py()
+    return shortest is not None and longest is not None and shortest >= 19 and longest <= 29

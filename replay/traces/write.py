@@ -7,7 +7,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +30,7 @@ __all__ = ["JSONL_FILE", "write"]
 JSONL_FILE = "trace.jsonl"
 """Name of the file when a folder is to hold the JSONL form."""
 
-_PACKED = {".gz": "gzip", ".zst": "zstd"}
+_PACKED: dict[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
 _LINES = (".jsonl", ".ndjson")
 _ROWS = 1 << 20  # rows of a row group
 _JOBS = pa.schema([(key, pa.string()) for key in JOB_KEYS])
@@ -77,8 +77,9 @@ def write(trace: Trace, target: str | os.PathLike[str], form: Form | None = None
     partial = target.with_name(target.name + ".partial")
     with _cleaning_up(partial):
         target.parent.mkdir(parents=True, exist_ok=True)
-        if _packing(target) is not None:
-            _write_jsonl(trace, partial, _packing(target))
+        packing = _packing(target)
+        if packing is not None:
+            _write_jsonl(trace, partial, packing)
         else:
             partial.mkdir()
             _FOLDER_WRITERS[form](trace, partial)
@@ -99,12 +100,11 @@ def _form(target: Path, form: Form | None) -> Form:
     return form
 
 
-def _packing(target: Path) -> str | None:
+def _packing(target: Path) -> Literal["gzip", "zstd", ""] | None:
     """How a file of lines is packed, perhaps not at all (""); None for a folder."""
-    stem, ending = os.path.splitext(target.name)
-    if ending in _PACKED and stem.endswith(_LINES):
-        return _PACKED[ending]
-    return "" if ending in _LINES else None
+    if target.suffix in _PACKED and target.stem.endswith(_LINES):
+        return _PACKED[target.suffix]
+    return "" if target.suffix in _LINES else None
 
 
 def _is_empty_folder(target: Path) -> bool:
@@ -131,7 +131,7 @@ def _events(trace: Trace) -> Iterator[tuple[TraceJob, dict[str, list[str]]]]:
     """Each job with its events, column by column."""
     bounds = trace.bounds
     for i, job in enumerate(trace.jobs):
-        rows = trace.events.slice(bounds[i], bounds[i + 1] - bounds[i])
+        rows: Any = trace.events.slice(bounds[i], bounds[i + 1] - bounds[i])
         yield job, {column: rows.column(column).to_pylist() for column in EVENT_COLUMNS}
 
 
@@ -149,7 +149,7 @@ def _json(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-def _write_jsonl(trace: Trace, path: Path, packing: str | None) -> None:
+def _write_jsonl(trace: Trace, path: Path, packing: Literal["gzip", "zstd", ""]) -> None:
     with _output(path, packing) as out:
         for job, columns in _events(trace):
             rows = zip(*columns.values(), strict=True)
@@ -158,7 +158,7 @@ def _write_jsonl(trace: Trace, path: Path, packing: str | None) -> None:
 
 
 @contextmanager
-def _output(path: Path, packing: str | None) -> Iterator[IO[bytes]]:
+def _output(path: Path, packing: Literal["gzip", "zstd", ""]) -> Iterator[Any]:
     with path.open("xb") as file:
         if not packing:
             yield file
@@ -168,7 +168,7 @@ def _output(path: Path, packing: str | None) -> Iterator[IO[bytes]]:
 
 
 def _write_jsonl_folder(trace: Trace, folder: Path) -> None:
-    _write_jsonl(trace, folder / JSONL_FILE, None)
+    _write_jsonl(trace, folder / JSONL_FILE, "")
 
 
 def _write_folders(trace: Trace, folder: Path) -> None:
