@@ -20,6 +20,8 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "info": ("traces", "info", "Describe one job, or a whole trace."),
     "synth": ("synth", "synth", "Make a synthetic trace, seeded."),
     "run": ("run", "run", "Replay a trace into detectors and score them."),
+    "score": ("score", "score", "Score a verdict log that anyone wrote."),
+    "compare": ("compare", "compare", "Compare two runs on the same jobs."),
     "detectors": ("detectors", "detectors", "List, show or start detectors."),
 }
 

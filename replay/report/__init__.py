@@ -1,7 +1,20 @@
-"""A score, shown: tables, Markdown, JUnit, annotations."""
+"""A score, shown: tables, Markdown, JUnit, annotations. Nothing here prints."""
 
 from __future__ import annotations
 
-from replay.report.table import HEADLINE, Table, table
+from replay.report.comparison import comparison_table
+from replay.report.junit import github_annotations, junit
+from replay.report.markdown import markdown, markdown_table
+from replay.report.table import HEADLINE, Table, strata_tables, table
 
-__all__ = ["HEADLINE", "Table", "table"]
+__all__ = [
+    "HEADLINE",
+    "Table",
+    "comparison_table",
+    "github_annotations",
+    "junit",
+    "markdown",
+    "markdown_table",
+    "strata_tables",
+    "table",
+]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from replay.scoring import DetectorScore, Score
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["HEADLINE", "Table", "cell", "headline", "table", "title"]
+    from replay.scoring import DetectorScore, Interval, Score, Stratum
+
+__all__ = ["HEADLINE", "Table", "number", "strata_tables", "table", "title"]
 
 HEADLINE = (
     "precision",
@@ -23,6 +25,7 @@ HEADLINE = (
 """Metrics that a table shows unless told otherwise."""
 
 UNDEFINED, INFINITE = "-", "∞"
+_COARSE = ("latency_", "lead_", "false_alarms", "mtbfa", "rmdd_", "km_rmst", "cost", "job_latency_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,87 +44,127 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     dim: tuple[int, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
-def table(score: Score, metrics: tuple[str, ...] | None = None) -> Table:
+def table(
+    score: Score, metrics: tuple[str, ...] | None = None, *, intervals: bool = False
+) -> Table:
     """The score of every detector, one row each.
 
     Args:
         score: The score.
-        metrics: Which metrics to show, or None for the headline.
+        metrics: Which metrics to show; the headline if None.
+        intervals: Put the 95 % interval below each value that has one.
     """
-    shown = metrics or headline(score)
+    shown = metrics or _headline(score)
     rows = tuple(
-        (name, *(cell(scored, key) for key in shown)) for name, scored in score.detectors.items()
+        (name, *(_cell(scored, key, intervals=intervals) for key in shown))
+        for name, scored in score.detectors.items()
     )
-    dim = tuple(n for n, scored in enumerate(score.detectors.values()) if scored.baseline)
-    return Table(title(score), ("<detector", *map(_header, shown)), rows, dim, _notes(score, shown))
+    notes = tuple(_notes(score, shown))
+    return Table(title(score), _columns(shown), rows, _dim(score), notes)
 
 
-def headline(score: Score) -> tuple[str, ...]:
-    """The headline metrics that this score has."""
-    known = {key for scored in score.detectors.values() for key in scored.metrics}
-    return tuple(key for key in HEADLINE if key in known)
+def strata_tables(score: Score) -> Iterator[Table]:
+    """One table for every value of every property that jobs were scored apart by."""
+    shown = _headline(score)
+    first = next(iter(score.detectors.values()), None)
+    for by, strata in first.strata.items() if first else ():
+        for value in strata:
+            rows = tuple(
+                (name, *(_value(scored.strata[by][value], key) for key in shown))
+                for name, scored in score.detectors.items()
+            )
+            yield Table(f"{by} {value or '(none)'}", _columns(shown), rows, _dim(score))
 
 
 def title(score: Score) -> str:
     """How many jobs and positives the numbers rest on, and whether they may be compared."""
     settings = score.settings
+    labelled = settings["positives"] + settings["negatives"]
     text = (
-        f"{settings['jobs']} jobs, {settings['positives']} positive of "
-        f"{settings['positives'] + settings['negatives']} labelled nodes, policy {settings['policy']}"
+        f"{settings['jobs']} jobs, {settings['positives']} positive of {labelled} labelled nodes, "
+        f"policy {settings['policy']}"
     )
     if settings["hold_s"]:
         text += f", hold {settings['hold_s']:g} s"
     if settings["grace_s"]:
         text += f", grace {settings['grace_s']:g} s"
-    return text + ("" if settings.get("comparable", True) else " (filtered: not comparable)")
+    return text + ("" if settings["comparable"] else " (filtered: not comparable)")
 
 
-def cell(scored: DetectorScore, key: str) -> str:
-    """One value, short; a dash where it is undefined."""
-    value = scored.metrics.get(key)
+def number(key: str, value: float | None) -> str:
+    """One value, short; a dash where it is undefined. Seconds and costs need no third decimal."""
     if value is None:
-        infinite = scored.undefined.get(key, "").startswith("infinite")
-        return INFINITE if infinite else UNDEFINED
+        return UNDEFINED
     if isinstance(value, int):
         return str(value)
-    return f"{value:.1f}" if _is_large(key) else f"{value:.3f}"
+    coarse = key.startswith(_COARSE) or "_ms_" in key
+    return f"{value:.1f}" if coarse else f"{value:.3f}"
 
 
-def _is_large(key: str) -> bool:
-    """Seconds and rates per hour need no third decimal."""
-    return key.startswith(
-        ("latency_", "lead_", "false_alarms", "mtbfa", "rmdd_", "km_rmst", "cost")
-    )
+def _headline(score: Score) -> tuple[str, ...]:
+    known = {key for scored in score.detectors.values() for key in scored.metrics}
+    return tuple(key for key in HEADLINE if key in known)
+
+
+def _dim(score: Score) -> tuple[int, ...]:
+    scores = enumerate(score.detectors.values())
+    return tuple(place for place, scored in scores if scored.baseline)
+
+
+def _cell(scored: DetectorScore, key: str, *, intervals: bool) -> str:
+    value = _value(scored, key)
+    interval = scored.intervals.get(key) if intervals else None
+    return f"{value}\n{_bounds(key, interval)}" if interval else value
+
+
+def _value(scored: DetectorScore | Stratum, key: str) -> str:
+    if scored.undefined.get(key, "").startswith("infinite"):
+        return INFINITE
+    return number(key, scored.metrics.get(key))
+
+
+def _bounds(key: str, interval: Interval) -> str:
+    if interval.low is None:
+        return ""
+    high = INFINITE if interval.high is None else number(key, interval.high)
+    return f"{number(key, interval.low)} to {high}"
+
+
+def _columns(metrics: tuple[str, ...]) -> tuple[str, ...]:
+    return ("<detector", *map(_header, metrics))
 
 
 def _header(key: str) -> str:
     """A metric's name, broken at underscores so that columns stay narrow."""
     lines = [""]
-    for number, word in enumerate(key.split("_")):
-        piece = f"_{word}" if number else word
+    for place, word in enumerate(key.split("_")):
+        piece = f"_{word}" if place else word
         if lines[-1] and len(lines[-1]) + len(piece) > 14:
             lines.append("")
         lines[-1] += piece
     return "\n".join(lines)
 
 
-def _notes(score: Score, shown: tuple[str, ...]) -> tuple[str, ...]:
-    notes = []
-    labels = score.settings["labels"]
-    meaning = ", ".join(f"{raw!r} {seen['count']}x → {seen['as']}" for raw, seen in labels.items())
-    notes.append(f"labels: {meaning or 'none'}")
+def _notes(score: Score, shown: tuple[str, ...]) -> Iterator[str]:
+    labels: Mapping[str, Mapping[str, object]] = score.settings["labels"]
+    found = (f"{raw!r} {seen['count']}x as {seen['as']}" for raw, seen in labels.items())
+    yield f"labels: {', '.join(found) or 'none'}"
     for name, scored in score.detectors.items():
         strict, plain = scored.metrics["precision_strict"], scored.metrics["precision"]
         if "precision" in shown and strict != plain:
-            notes.append(
-                f"{name}: precision_strict {cell(scored, 'precision_strict')}{_outside(scored)}"
-            )
+            yield f"{name}: precision_strict {number('', strict)}{_outside(scored)}"
         if late := scored.metrics["late_verdicts"]:
-            notes.append(f"{name}: {late} verdicts after a job's end are not counted")
-    return tuple(notes)
+            yield f"{name}: {late} verdicts after a job's end are not counted"
+        if early := scored.metrics["early_verdicts"]:
+            yield f"{name}: {early} verdicts before a job's start are not counted"
+    if any(key.startswith("oracle_") for key in shown):
+        yield "oracle_f1 and oracle_threshold are tuned on the scored data"
+    if any(key.startswith("cost") for key in shown):
+        weights = score.settings["cost"].items()
+        yield f"cost: {', '.join(f'{name}={value}' for name, value in weights)}"
 
 
 def _outside(scored: DetectorScore) -> str:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from replay.scoring.gate import Drop, Gate, GateResult, check, lower_is_better
 from replay.scoring.log import ROWS, VerdictLog, read_log, verdict_row
+from replay.scoring.paired import Comparison, Delta, compare, mcnemar
 from replay.scoring.policy import PROFILES, Cost, LabelMap, Policy
-from replay.scoring.scorer import SCHEMA, DetectorScore, Score, score
-from replay.scoring.truth import Onsets, Truth, data_hash, read_onsets
+from replay.scoring.resampling import Interval
+from replay.scoring.scorer import SCHEMA, DetectorScore, Score, Stratum, score
+from replay.scoring.truth import Onsets, Truth, data_hash, onsets_beside, read_onsets
 
 __all__ = [
     "PROFILES",
     "ROWS",
     "SCHEMA",
+    "Comparison",
     "Cost",
+    "Delta",
     "DetectorScore",
+    "Drop",
+    "Gate",
+    "GateResult",
+    "Interval",
     "LabelMap",
     "Onsets",
     "Policy",
     "Score",
+    "Stratum",
     "Truth",
     "VerdictLog",
+    "check",
+    "compare",
     "data_hash",
+    "lower_is_better",
+    "mcnemar",
+    "onsets_beside",
     "read_log",
     "read_onsets",
     "score",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from replay.scoring.sheet import Sheet
     from replay.scoring.truth import Truth
 
-__all__ = ["cost"]
+__all__ = ["cost", "score_cost"]
 
 
 def cost(sheet: Sheet, truth: Truth, blame: Blame, counts: Counts, weights: Cost) -> None:
@@ -39,6 +39,11 @@ def cost(sheet: Sheet, truth: Truth, blame: Blame, counts: Counts, weights: Cost
         + weights.c_healthy_job_alarm * (healthy & blame.alarmed)
     )
     silence = weights.c_fn * (counts.tp + counts.fn)
+    score_cost(sheet, paid, silence)
+
+
+def score_cost(sheet: Sheet, paid: NDArray[Any], silence: NDArray[Any]) -> None:
+    """What was paid, against what silence would have cost: 100 is perfect, 0 is silence."""
     sheet.count("cost", paid)
     sheet.count("cost_null", silence)
     sheet.formula("cost_score", _score, (paid, silence), "silence would cost nothing")

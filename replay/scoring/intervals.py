@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from replay.errors import TraceError
 from replay.scoring.truth import find
 
 if TYPE_CHECKING:
@@ -84,16 +83,8 @@ def rows_by_detector(
     """
     rank = {name: number for number, name in enumerate(detectors)}
     detector = log.codes("detector", rank)
+    log.check_jobs(truth.jobs)
     job = log.codes("job_id", {name: number for number, name in enumerate(truth.jobs)})
-    if len(job) and job.min() < 0:
-        row = int(np.argmax(job < 0))
-        raise TraceError(
-            "the trace has no such job",
-            log.source,
-            column="job_id",
-            value=log.table.column("job_id")[row].as_py(),
-            remedy="score it against the trace it was made on",
-        )
     node, size = _node_codes(log, truth)
     key = job * (size + 1) + (node + 1)
     at_ns = log.time_ns - truth.start_ns[job]

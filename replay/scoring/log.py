@@ -8,7 +8,7 @@ emitted_wall``. Anybody may write such a file; it is read strictly.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from replay.errors import TraceError, UsageError
 from replay.scoring.words import coded
+from replay.traces.files import PARQUET_MAGIC, head, open_bytes, unreadable
 from replay.traces.records import BadJsonError, Repeated, load_json
 from replay.traces.times import SECOND, format_ns, parse_one, parse_times, why_not
 
@@ -144,6 +145,27 @@ class VerdictLog:
         # one more entry, which -1 reaches, for rows without a word
         return np.array([*(numbers.get(word, -1) for word in words), -1], np.int64)[codes]
 
+    def check_jobs(self, jobs: Iterable[str]) -> None:
+        """Make sure that every verdict is about one of these jobs.
+
+        Raises:
+            TraceError: One is not.
+        """
+        numbers = self.codes("job_id", dict.fromkeys(jobs, 0))
+        if len(numbers) and numbers.min() < 0:
+            raise TraceError(
+                "the trace has no such job",
+                self.source,
+                column="job_id",
+                value=str(self.table.column("job_id")[int(np.argmax(numbers < 0))]),
+                remedy="score it against the trace it was made on",
+            )
+
+    def of_jobs(self, jobs: Iterable[str]) -> Self:
+        """The verdicts on these jobs."""
+        keep = self.codes("job_id", dict.fromkeys(jobs, 0)) >= 0
+        return replace(self, table=self.table.filter(pa.array(keep)), time_ns=self.time_ns[keep])
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row as a document, keys in the order of :data:`ROWS`; live keys where known."""
         for batch in self.table.to_batches(_CHUNK):
@@ -204,41 +226,30 @@ def _nanoseconds(at: float) -> int:
 
 
 def read_log(path: str | Path) -> VerdictLog:
-    """Read a verdict log: Parquet, or JSON lines, plain or compressed (``.gz``, ``.zst``).
+    """Read a verdict log: Parquet, or JSON lines, plain or packed with gzip or zstd.
 
     Raises:
         TraceError: A row is not a verdict; names the file and the line.
     """
-    name = str(path)
-    if not Path(path).is_file():
-        raise TraceError("there is no such file", name, remedy="the verdicts.jsonl of a run")
-    with Path(path).open("rb") as file:
-        parquet = file.read(4) == b"PAR1"
-    if not parquet:
-        return VerdictLog.from_rows(_checked(_lines(name), name), name)
-    table = _read_table(name)
+    file, name = Path(path), str(path)
+    if head(file, 4) != PARQUET_MAGIC:
+        return VerdictLog.from_rows(_checked(_lines(file), name), name)
+    table = _read_table(file)
     return _as_it_is(table, name) or VerdictLog.from_rows(_checked(_numbered(table), name), name)
 
 
 # --- files to rows ----------------------------------------------------------------------------
 
 
-def _lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Numbered rows of a file of JSON lines; blank lines are passed over."""
     try:
-        with pa.input_stream(path, compression="detect") as stream:
-            rest = b""
-            line = 0
-            while block := stream.read(1 << 20):
-                *whole, rest = (rest + block).split(b"\n")
-                for raw in whole:
-                    line += 1
-                    if raw.strip():
-                        yield line, _parse(raw, path, line)
-            if rest.strip():
-                yield line + 1, _parse(rest, path, line + 1)
-    except (OSError, pa.ArrowException) as error:
-        raise TraceError(f"cannot be read: {error}", path) from error
+        with open_bytes(path) as stream:
+            for line, raw in enumerate(stream, start=1):
+                if raw.strip():
+                    yield line, _parse(raw, str(path), line)
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _parse(raw: bytes, path: str, line: int) -> dict[str, Any]:
@@ -256,14 +267,14 @@ def _parse(raw: bytes, path: str, line: int) -> dict[str, Any]:
     return row
 
 
-def _read_table(path: str) -> pa.Table:
+def _read_table(path: Path) -> pa.Table:
     """A Parquet file, its times as text."""
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise TraceError(f"cannot be read: {error}", path) from error
+        raise unreadable(path, error) from error
     if len(set(table.column_names)) != len(table.column_names):
-        raise TraceError("two columns have the same name", path)
+        raise TraceError("two columns have the same name", str(path))
     if "event_time" in table.column_names:
         times = table.column("event_time")
         if pa.types.is_timestamp(times.type) and times.type.tz is None:
@@ -367,6 +378,13 @@ class _Row:
         value = self.needed(key)
         if not isinstance(value, str) or not value:
             self.refuse(key, "not a text with something in it", repr(value))
+        return self.unicode(key, value)
+
+    def unicode(self, key: str, value: str) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            self.refuse(key, "half of a surrogate pair", ascii(value))
         return value
 
     def time_ns(self, text: str) -> int:
@@ -380,7 +398,7 @@ class _Row:
         value = self.row.get("reason")
         if value is not None and not isinstance(value, str):
             self.refuse("reason", "not a text", value)
-        return value or ""
+        return self.unicode("reason", value or "")
 
     def nodes(self) -> list[str | None]:
         """One raise per node of a list; null is the whole job."""
@@ -392,7 +410,7 @@ class _Row:
             self.refuse("ip", "not a node", repr(value), "a text, a list of texts, or null")
         if len(set(nodes)) < len(nodes):
             self.refuse("ip", "the list names a node twice", value)
-        return nodes
+        return [self.unicode("ip", node) for node in nodes]
 
     def action(self) -> str:
         value = self.row.get("action", "raise")

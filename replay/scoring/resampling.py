@@ -141,18 +141,15 @@ class Resampling:
         self, parts: Mapping[str, Parts], quantiles: Sequence[Quantiles] = ()
     ) -> dict[str, Interval]:
         """The interval of every metric."""
-        clusters = {key: self.contributing(part) for key, part in parts.items()}
+        clusters = {key: self.count(part.touched) for key, part in parts.items()}
         for each in quantiles:
-            clusters.update(dict.fromkeys(each.keys, len(np.unique(self.cluster[each.job]))))
+            clusters.update(dict.fromkeys(each.keys, self.count(each.job)))
         sampled = self.sample(parts, quantiles)
         return {key: bounds(sampled[key], clusters[key]) for key in sampled}
 
-    def contributing(self, part: Parts) -> int:
-        """How many clusters have a job in which some part of a metric is not zero."""
-        touched = np.zeros(len(self.cluster), np.bool_)
-        for values in part.per_job:
-            touched |= values != 0
-        return len(np.unique(self.cluster[touched]))
+    def count(self, jobs: NDArray[Any]) -> int:
+        """How many clusters these jobs are from."""
+        return len(np.unique(self.cluster[jobs]))
 
 
 def bounds(sampled: NDArray[np.float64], clusters: int) -> Interval:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from replay.scoring.truth import Onsets
     from replay.traces import Trace
 
-__all__ = ["SCHEMA", "DetectorScore", "Score", "score"]
+__all__ = ["SCHEMA", "DetectorScore", "Score", "Stratum", "score"]
 
 SCHEMA = 1
 
@@ -209,8 +209,8 @@ def score(
     policy = policy or Policy()
     truth = Truth.of(trace, policy.labels, onsets)
     names = [*detectors, *sorted(set(log.words("detector")) - set(detectors))]
-    alone = np.arange(len(truth.jobs))
-    cluster = truth.components() if policy.cluster == "component" else alone
+    components = truth.components() if policy.cluster == "component" else None
+    cluster = np.arange(len(truth.jobs)) if components is None else components
     resampling = Resampling(cluster, policy.resamples, policy.seed)
     sheets = _Sheets(truth, policy, log, resampling, publish_lag_ms)
     reference = set(baselines)
@@ -218,7 +218,10 @@ def score(
         name: sheets.score(rows, baseline=name in reference, curves=curves)
         for name, rows in rows_by_detector(log, truth, names)
     }
-    return Score(scored, _settings(trace, truth, policy, settings or {}))
+    about = _settings(trace, truth, policy)
+    if components is not None:
+        about["components"] = dict(zip(truth.jobs, components.tolist(), strict=True))
+    return Score(scored, about | dict(settings or {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,9 +288,7 @@ class _Sheets:
         }
 
 
-def _settings(
-    trace: Trace, truth: Truth, policy: Policy, more: Mapping[str, Any]
-) -> dict[str, Any]:
+def _settings(trace: Trace, truth: Truth, policy: Policy) -> dict[str, Any]:
     return {
         "data_hash": data_hash(trace),
         "jobs": len(truth.jobs),
@@ -297,5 +298,4 @@ def _settings(
         **policy.document(),
         "comparable": True,
         "versions": {"alert-replay": version("alert-replay"), "numpy": np.__version__},
-        **more,
     }

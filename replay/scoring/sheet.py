@@ -75,6 +75,14 @@ class Parts:
     formula: Callable[..., NDArray[np.float64]]
     per_job: tuple[NDArray[Any], ...]
 
+    @property
+    def touched(self) -> NDArray[np.bool_]:
+        """bool[J]: jobs in which some part is not zero."""
+        touched = np.zeros(len(self.per_job[0]), np.bool_)
+        for values in self.per_job:
+            touched |= values != 0
+        return touched
+
 
 @dataclass(frozen=True, slots=True)
 class Sheet:

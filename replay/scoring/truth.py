@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from replay.scoring.policy import LabelMap
     from replay.traces import Trace
 
-__all__ = ["Onsets", "Truth", "Zero", "data_hash", "read_onsets"]
+__all__ = ["Onsets", "Truth", "Zero", "data_hash", "onsets_beside", "read_onsets"]
 
 Onsets = dict[str, dict[str, float]]
 """Job → node → seconds from the job's start to the onset of its fault."""
@@ -297,6 +297,17 @@ def data_hash(trace: Trace) -> str:
             digest.update(json.dumps(sorted(names)).encode())
             digest.update(rank[local][order].astype("<i8").tobytes())
     return digest.hexdigest()
+
+
+def onsets_beside(path: str | Path) -> Onsets | None:
+    """The onsets in the ``truth.json`` of a trace's folder; None where there is none.
+
+    Raises:
+        TraceError: There is one that cannot be read.
+    """
+    trace = Path(path)
+    file = (trace if trace.is_dir() else trace.parent) / "truth.json"
+    return read_onsets(file) if file.is_file() else None
 
 
 def read_onsets(path: str | Path) -> Onsets:

@@ -1,0 +1,76 @@
+"""The verb ``compare``: two runs on the same jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from replay.cli.judging import show, words
+from replay.cli.output import note, print_json, print_line
+
+if TYPE_CHECKING:
+    from replay.scoring import Score
+
+__all__ = ["compare"]
+
+
+@click.command()
+@click.argument("a", metavar="RUN")
+@click.argument("b", metavar="RUN")
+@click.option(
+    "--pair",
+    "pairs",
+    multiple=True,
+    metavar="A=B",
+    help="A detector of the first run against one of the second; those of one name unless given.",
+)
+@click.option("--metrics", default="", metavar="KEY,..", help="Rows of the table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def compare(a: str, b: str, pairs: tuple[str, ...], metrics: str, *, as_json: bool) -> None:
+    """Compare two runs: paired differences with intervals, jobs won and lost.
+
+    A RUN is a folder that run, bench or score --out wrote, or the score.json in it. The same run
+    twice compares two of its detectors: compare RUN RUN --pair burst=loudest.
+    """
+    from replay.report import HEADLINE, comparison_table
+    from replay.scoring import Score, lower_is_better
+    from replay.scoring import compare as compare_pair
+
+    left, right = Score.read(a), Score.read(b)
+    for line in _differences(left, right):
+        note(line)
+    compared = [compare_pair(left, right, *pair) for pair in _pairs(left, right, pairs)]
+    if as_json:
+        print_json({"schema": 1, "comparisons": [each.document() for each in compared]})
+        return
+    shown = words(metrics) or HEADLINE
+    for number, each in enumerate(compared):
+        if number:
+            print_line("")
+        show(comparison_table(each, shown))
+    less = [key for key in shown if lower_is_better(key)]
+    if less:
+        note(f"less is better: {', '.join(less)}")
+
+
+def _pairs(left: Score, right: Score, texts: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Which detectors to set against which."""
+    from replay.errors import UsageError
+
+    if texts:
+        pairs = [text.partition("=") for text in texts]
+        return [(first.strip(), second.strip() or first.strip()) for first, _, second in pairs]
+    common = [(name, name) for name in left.detectors if name in right.detectors]
+    if common:
+        return common
+    if len(left.detectors) == len(right.detectors) == 1:
+        return [(next(iter(left.detectors)), next(iter(right.detectors)))]
+    raise UsageError("The two runs have no detector of the same name.", "--pair A=B")
+
+
+def _differences(left: Score, right: Score) -> list[str]:
+    """Settings that differ; comparing policies is allowed, but must be seen."""
+    keys = ("policy", "hold_s", "grace_s", "within_s", "cost", "versions")
+    found = [(key, left.settings.get(key), right.settings.get(key)) for key in keys]
+    return [f"{key} differs: {one} and {other}" for key, one, other in found if one != other]

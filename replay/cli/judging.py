@@ -1,0 +1,237 @@
+"""What the verbs that score have in common: how to judge, what to gate, where to put it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from replay.cli.output import note, print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from replay.report import Table
+    from replay.scoring import GateResult, Policy, Score
+
+__all__ = ["GATES", "POLICY", "options", "policy_of", "publish", "references", "show"]
+
+ALWAYS_REFERENCES = frozenset({"token-memory"})
+
+POLICY = (
+    click.option(
+        "--policy",
+        "kind",
+        type=click.Choice(["ever", "final"]),
+        default="ever",
+        show_default=True,
+        help="A node is blamed if it was raised at all, or if it is raised at the end.",
+    ),
+    click.option("--hold", default=0.0, metavar="S", help="Seconds a raise must last to count."),
+    click.option("--grace", default=0.0, metavar="S", help="Seconds after a job's end that count."),
+    click.option(
+        "--label-map",
+        metavar="K=V,..",
+        help="Meaning of labels: normal=negative,=ignore,*=positive unless given.",
+    ),
+    click.option("--strict-labels", is_flag=True, help="Refuse labels that only * covers."),
+    click.option(
+        "--within",
+        default="60,300,600,1800",
+        show_default=True,
+        metavar="S,..",
+        help="Every <T> in recall_at_<T>, rmdd_<T>, aurt_<T> and km_.._<T>.",
+    ),
+    click.option(
+        "--cost",
+        default="balanced",
+        show_default=True,
+        metavar="PROFILE|K=V,..",
+        help="balanced, page-averse, miss-averse, or c_fn=10,c_fp=1,c_delay_per_hour=6,"
+        "tau_s=1800,c_healthy_job_alarm=2,zero=start.",
+    ),
+    click.option("--by", default="", metavar="KEY,..", help="Score apart by: gpu_generation."),
+    click.option(
+        "--cluster",
+        type=click.Choice(["job", "component"]),
+        default="job",
+        show_default=True,
+        help="Resample jobs, or groups of jobs that share node tokens.",
+    ),
+    click.option("--resamples", default=9999, show_default=True, metavar="N", help="0 for none."),
+)
+"""Options that say how to judge."""
+
+GATES = (
+    click.option(
+        "--fail-if",
+        multiple=True,
+        metavar="GATE",
+        help='Exit 4 if it holds or is undefined: "f1 < 0.8", "burst: recall_at_60_start < 0.5".',
+    ),
+    click.option("--baseline", type=click.Path(), help="An earlier run, for --max-drop."),
+    click.option(
+        "--max-drop", multiple=True, metavar="METRIC=D", help="Exit 4 if it got worse by more."
+    ),
+    click.option("--metrics", default="", metavar="KEY,..", help="Columns of the table."),
+    click.option("--junit", type=click.Path(), help="Write the gates as JUnit XML."),
+    click.option("--markdown", type=click.Path(), help="Write the table and gates as Markdown."),
+    click.option(
+        "--github",
+        is_flag=True,
+        envvar="GITHUB_ACTIONS",
+        help="Annotate the build with gates that are not met. On under GitHub Actions.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+)
+"""Options that say what must hold, and how to show it."""
+
+
+def options(*groups: Iterable[Callable[..., Any]]) -> Callable[[Any], Any]:
+    """Put groups of options on a command, in their order."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed([option for group in groups for option in group]):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def policy_of(given: dict[str, Any], seed: int = 0) -> Policy:
+    """Take the options of :data:`POLICY` out of a command's, as one value.
+
+    Raises:
+        UsageError: A value makes no sense.
+    """
+    from replay.errors import UsageError
+    from replay.scoring import Cost, LabelMap, Policy
+
+    label_map, strict = given.pop("label_map"), given.pop("strict_labels")
+    within = given.pop("within")
+    try:
+        limits = tuple(float(part) for part in within.split(","))
+    except ValueError as error:
+        raise UsageError(f"--within {within!r} is no list of seconds.", "60,300") from error
+    return Policy(
+        kind=given.pop("kind"),
+        hold_s=given.pop("hold"),
+        grace_s=given.pop("grace"),
+        labels=LabelMap(strict=strict)
+        if label_map is None
+        else LabelMap.parse(label_map, strict=strict),
+        within=limits,
+        cost=Cost.parse(given.pop("cost")),
+        by=words(given.pop("by")),
+        cluster=given.pop("cluster"),
+        resamples=given.pop("resamples"),
+        seed=seed,
+    )
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Words between commas, blanks around them dropped; none if empty."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def references(detectors: Iterable[str]) -> list[str]:
+    """Which of these names belong to reference detectors, as far as they are installed."""
+    from replay.errors import PluginError
+    from replay.plugins import DETECTORS, detector_class, installed
+
+    known = {point.name for point in installed(DETECTORS)}
+    found = []
+    for name in detectors:
+        plain = name.partition(":")[0]
+        try:
+            baseline = plain in known and detector_class(plain).baseline
+        except PluginError:
+            baseline = False  # it cannot be loaded here; its verdicts can still be scored
+        if baseline or plain in ALWAYS_REFERENCES:
+            found.append(name)
+    return found
+
+
+def publish(score: Score, given: dict[str, Any], *, intervals: bool = False) -> None:
+    """Show a score, hold it against its gates, and write what was asked for.
+
+    Args:
+        score: The score.
+        given: A command's options, with those of :data:`GATES` in it.
+        intervals: Show intervals in the table.
+
+    Raises:
+        GateError: A gate is not met.
+        UsageError: A gate names what does not exist.
+    """
+    from replay import report, scoring
+    from replay.errors import GateError
+
+    baseline = scoring.Score.read(given["baseline"]) if given["baseline"] else None
+    gates = [scoring.Gate.parse(text) for text in given["fail_if"]]
+    drops = [scoring.Drop.parse(text) for text in given["max_drop"]]
+    results = scoring.check(score, gates, drops, baseline)
+    if given["junit"]:
+        _write(given["junit"], report.junit(score, results))
+    if given["markdown"]:
+        _write(given["markdown"], report.markdown(score, results))
+    if given["as_json"]:
+        print_json(score.document() | _gates(results))
+    else:
+        show(report.table(score, _metrics(score, given["metrics"]), intervals=intervals))
+        for stratum in report.strata_tables(score):
+            print_line("")
+            show(stratum)
+    for line in report.github_annotations(results) if given["github"] else ():
+        note(line)
+    failed = [result for result in results if not result.passed]
+    for result in results:
+        verdict = "met" if result.passed else "NOT met"
+        note(f"gate {verdict}: {result.detector}: {result.gate} ({result.message})")
+    if failed:
+        raise GateError(f"{len(failed)} of {len(results)} gates are not met.")
+
+
+def show(shown: Table) -> None:
+    """Print a table of ours and its notes."""
+    print_table(shown.columns, shown.rows, title=shown.title, dim=shown.dim)
+    for line in shown.notes:
+        print_line(line)
+
+
+def _metrics(score: Score, text: str) -> tuple[str, ...] | None:
+    """Metrics to show; a name that no detector has is an error."""
+    import difflib
+
+    from replay.errors import UsageError
+
+    shown = words(text)
+    known = {key for scored in score.detectors.values() for key in scored.metrics}
+    for key in shown:
+        if key not in known:
+            close = difflib.get_close_matches(key, sorted(known), 5, 0.0)
+            raise UsageError(f"There is no metric {key!r}.", ", ".join(close))
+    return shown or None
+
+
+def _gates(results: Iterable[GateResult]) -> dict[str, Any]:
+    found = [
+        {
+            "gate": result.gate,
+            "detector": result.detector,
+            "passed": result.passed,
+            "message": result.message,
+        }
+        for result in results
+    ]
+    return {"gates": found} if found else {}
+
+
+def _write(path: str, text: str) -> None:
+    from replay.errors import UsageError
+
+    try:
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
