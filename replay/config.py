@@ -12,32 +12,33 @@ import math
 import tomllib
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from replay.errors import ConfigError
+from replay.errors import ConfigError, UsageError
+from replay.timeline import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = ["MAX", "RunConfig", "load", "parse_speed", "to_toml"]
 
-MAX = "max"
+MAX: Literal["max"] = "max"
 """The word for "as fast as the machine can"."""
 
 
-def parse_speed(text: str | float) -> float:
-    """Trace seconds per wall second; infinity stands for the word ``max``.
+def parse_speed(text: str | float) -> float | Literal["max"]:
+    """Trace seconds per wall second, or the word ``max``.
 
     Raises:
         ConfigError: Not a positive finite number, nor the word.
 
     Examples:
         >>> parse_speed("10"), parse_speed("0.5x"), parse_speed("max")
-        (10.0, 0.5, inf)
+        (10.0, 0.5, 'max')
 
     """
     if isinstance(text, str) and text.strip().lower() == MAX:
-        return math.inf
+        return MAX
     try:
         speed = float(text.strip().lower().removesuffix("x") if isinstance(text, str) else text)
     except ValueError:
@@ -58,6 +59,7 @@ class RunConfig:
         lenient: Skip bad rows and jobs, counted and listed, instead of refusing the trace.
         outside: Alerts outside their job's time: ``keep``, ``clip`` or ``drop``.
         detector: Detectors, as ``NAME:option=value,...`` or ``FILE.py:Class:option=value,...``.
+        baselines: Also run the references that every detector has to beat.
         speed: Trace seconds per wall second, or ``max``.
         schedule: ``together``, ``sequence``, ``stagger`` or ``pool:K``.
         spread: Where alerts stand inside their second: ``none``, ``even`` or ``random``.
@@ -69,24 +71,25 @@ class RunConfig:
         duration: Trace seconds after which to stop; None plays to the end.
         loop: How many times to play.
         start_paused: Wait for the key or call that resumes.
-        max_gap: Trace seconds of silence after which the clock jumps; None never jumps.
+        max_gap: Trace seconds: a longer silence is cut down to this; ``inf`` cuts nothing.
         when_late: ``catch-up``, ``slip`` or ``fail``.
         policy: How verdicts become decisions: ``ever`` or ``final``.
         hold: Trace seconds a verdict must stand to count.
         grace: Trace seconds after a job's end in which a verdict still counts.
-        label_map: ``label=negative|positive|ignore`` pairs; empty means the default map.
+        label_map: ``LABEL=negative|positive|ignore,...``; empty means the default map.
         strict_labels: Refuse labels that the map does not name.
     """
 
     path: str = ""
     jobs: tuple[str, ...] = ()
-    format: str = ""
+    format: Literal["", "folders", "jsonl", "parquet"] = ""
     lenient: bool = False
-    outside: str = "keep"
+    outside: Literal["keep", "clip", "drop"] = "keep"
     detector: tuple[str, ...] = ()
+    baselines: bool = True
     speed: str = MAX
     schedule: str = "together"
-    spread: str = "none"
+    spread: Literal["none", "even", "random"] = "none"
     seed: int = 0
     kind: str = ""
     exclude_kind: str = ""
@@ -95,12 +98,12 @@ class RunConfig:
     duration: float | None = None
     loop: int = 1
     start_paused: bool = False
-    max_gap: float | None = None
-    when_late: str = "catch-up"
-    policy: str = "ever"
+    max_gap: float = 86400.0
+    when_late: Literal["catch-up", "slip", "fail"] = "catch-up"
+    policy: Literal["ever", "final"] = "ever"
     hold: float = 0.0
     grace: float = 0.0
-    label_map: tuple[str, ...] = ()
+    label_map: str = ""
     strict_labels: bool = False
 
     def __post_init__(self) -> None:
@@ -110,23 +113,23 @@ class RunConfig:
             ConfigError: Naming the key, the value and what would do.
         """
         parse_speed(self.speed)
-        _one_of("outside", self.outside, ("keep", "clip", "drop"))
-        _one_of("spread", self.spread, ("none", "even", "random"))
-        _one_of("when-late", self.when_late, ("catch-up", "slip", "fail"))
-        _one_of("policy", self.policy, ("ever", "final"))
+        for item in fields(self):
+            if item.name in _CHOICES:
+                _one_of(item.name.replace("_", "-"), getattr(self, item.name), _CHOICES[item.name])
         for key in ("hold", "grace"):
             _at_least(key, getattr(self, key), 0)
         _at_least("loop", self.loop, 1)
-        for key in ("duration", "max_gap"):
-            if getattr(self, key) is not None:
-                _at_least(key.replace("_", "-"), getattr(self, key), 0)
+        if self.duration is not None:
+            _at_least("duration", self.duration, 0)
+        if not self.max_gap >= 0:
+            raise ConfigError(f"max-gap {self.max_gap!r} is not a number of at least 0.")
         if not math.isfinite(self.start_offset):
             raise ConfigError(f"start-offset {self.start_offset!r} is not a finite number.")
 
 
 def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ConfigError(f"{key} {value!r} is none of {', '.join(choices)}.")
+        raise ConfigError(f"{key} {value!r} is none of {', '.join(filter(None, choices))}.")
 
 
 def _at_least(key: str, value: float, least: float) -> None:
@@ -168,9 +171,16 @@ def _whole(value: Any) -> int:
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise TypeError("a number of seconds")
-    return float(value.strip().removesuffix("s")) if isinstance(value, str) else float(value)
+    if isinstance(value, str) and value.strip() not in {"inf", "nan"}:
+        return seconds(value)
+    return float(value)
 
 
+_CHOICES: dict[str, tuple[str, ...]] = {
+    name: get_args(hint)
+    for name, hint in get_type_hints(RunConfig).items()
+    if get_origin(hint) is Literal
+}
 _READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "str": (_text, "a text"),
     "bool": (_flag, "true or false"),
@@ -248,12 +258,12 @@ def _known(key: str, origin: str) -> Field[Any]:
 
 
 def _read(item: Field[Any], key: str, value: Any, origin: str) -> Any:
-    read, wanted = _READERS[str(item.type)]
+    read, wanted = _READERS["str" if item.name in _CHOICES else str(item.type)]
     if isinstance(value, str) and origin == "environment" and wanted == "a list of texts":
         value = value.split()
     try:
         return read(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, UsageError) as error:
         raise ConfigError(f"{origin}: {key} is {value!r}, not {wanted}.") from error
 
 

@@ -1,0 +1,216 @@
+"""``alert-replay run``: replay a trace into detectors, and score them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from replay.cli.output import note, print_json, print_line, print_table
+from replay.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replay.cli.watch import Watch
+    from replay.config import RunConfig
+    from replay.runner import Replay, Run
+
+__all__ = ["run"]
+
+_OWN = {"config", "show_config", "as_json", "jsonl", "out", "dry_run", "quiet"}
+"""Options that say what to show or keep; all others are part of the configuration."""
+
+
+@click.command()
+@click.argument("path", required=False)
+@click.argument("jobs", nargs=-1, metavar="[JOB]...")
+@click.option(
+    "-d",
+    "--detector",
+    multiple=True,
+    metavar="NAME[:k=v,..]",
+    help="A detector; repeatable. FILE.py:Class works too. [default: burst]",
+)
+@click.option("--baselines/--no-baselines", default=True, help="Run the reference detectors too.")
+@click.option("--speed", metavar="X|max", help="Trace seconds per wall second. [default: max]")
+@click.option(
+    "--schedule",
+    metavar="together|sequence|stagger|pool:K",
+    help="Where many jobs stand in time. [default: together]",
+)
+@click.option("--format", type=click.Choice(["folders", "jsonl", "parquet"]), help="Trace form.")
+@click.option("--lenient", is_flag=True, help="Skip bad rows and jobs, and list them.")
+@click.option(
+    "--outside",
+    type=click.Choice(["keep", "clip", "drop"]),
+    help="Alerts outside their job's time. [default: keep]",
+)
+@click.option(
+    "--spread",
+    type=click.Choice(["none", "even", "random"]),
+    help="Place alerts inside their second. [default: none]",
+)
+@click.option("--seed", type=int, help="Seed of everything that draws lots. [default: 0]")
+@click.option("--kind", metavar="REGEX", help="Replay only these kinds.")
+@click.option("--exclude-kind", metavar="REGEX", help="Leave these kinds out.")
+@click.option("--node", metavar="REGEX", help="Replay only the alerts of these nodes.")
+@click.option("--start-offset", metavar="T", help="Begin T trace seconds in.")
+@click.option("--duration", metavar="T", help="Stop after T trace seconds.")
+@click.option("--loop", type=int, metavar="N", help="Play N times; the last one is scored.")
+@click.option("--start-paused", is_flag=True, help="Wait for the space key.")
+@click.option("--max-gap", metavar="T", help="Cut longer silences down to T. [default: 1d]")
+@click.option(
+    "--when-late",
+    type=click.Choice(["catch-up", "slip", "fail"]),
+    help="What to do about being late. [default: catch-up]",
+)
+@click.option("--policy", type=click.Choice(["ever", "final"]), help="[default: ever]")
+@click.option("--hold", metavar="T", help="Seconds a verdict must stand to count.")
+@click.option("--grace", metavar="T", help="Seconds after a job's end that still count.")
+@click.option("--label-map", metavar="K=V,..", help="What labels mean: normal=negative,*=positive.")
+@click.option("--strict-labels", is_flag=True, help="Refuse labels that the map does not name.")
+@click.option("--config", type=click.Path(path_type=Path), help="Read settings from a TOML file.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Keep the run here.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+@click.option("--jsonl", is_flag=True, help="Verdicts as JSON lines, as they fall.")
+@click.option("--dry-run", is_flag=True, help="Say what would be played, and how long it takes.")
+@click.option("-q", "--quiet", is_flag=True, help="No verdict lines, no progress.")
+@click.pass_context
+def run(ctx: click.Context, /, **options: Any) -> None:
+    """Replay the jobs of a trace into detectors, and score what they say.
+
+    PATH is a trace: a file, a folder, a glob or hf://datasets/OWNER/NAME@REV/FILE. All its jobs
+    are replayed unless some are named.
+
+    While a run is paced, keys work in a terminal: space pauses, left and right jump 10 s, up and
+    down change the speed, a full stop steps, t shows the truth, q ends with a report.
+    """
+    from replay.cli.watch import Watch
+    from replay.runner import prepare
+
+    config = _config(ctx, options)
+    if options["as_json"] and options["jsonl"]:
+        raise UsageError("--json and --jsonl are two forms of one output.", "one of them")
+    watch = Watch(
+        jsonl=options["jsonl"], quiet=options["quiet"] or options["as_json"], terminal=_terminal()
+    )
+    replay = prepare(config, [watch])
+    _warn(replay)
+    if options["dry_run"]:
+        _plan(replay, as_json=options["as_json"])
+        return
+    done = _play(replay, watch)
+    _show(done, options)
+    if done.tally.failures:
+        ctx.exit(6)
+    if not done.complete and watch.interrupted:
+        ctx.exit(130)
+
+
+def _config(ctx: click.Context, options: dict[str, Any]) -> RunConfig:
+    from replay.config import load
+
+    said = {
+        name.replace("_", "-"): list(value) if isinstance(value, tuple) else value
+        for name, value in options.items()
+        if name not in _OWN and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    config, _ = load(said, os.environ, Path.cwd(), options["config"])
+    if not config.path:
+        raise UsageError("Which trace?", "alert-replay run data/sample")
+    return config
+
+
+def _terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _warn(replay: Replay) -> None:
+    trace, facts = replay.trace, replay.timeline.facts
+    note(f"{trace.source}: {trace.form}, {len(trace)} jobs, {trace.events.num_rows} alerts")
+    for line in trace.findings.lines():
+        note(line)
+    if facts.left_out:
+        note(f"{facts.left_out} alerts are left out by the filters")
+
+
+def _plan(replay: Replay, *, as_json: bool) -> None:
+    """What would be played, and how long it would take."""
+    from dataclasses import asdict
+
+    config, timeline = replay.config, replay.timeline
+    facts = {"jobs": len(timeline.slots), "alerts": len(timeline), **asdict(timeline.facts)}
+    facts["span_s"] = (timeline.end_ns - timeline.begin_ns) / 1e9
+    if config.speed != "max":
+        from replay.config import parse_speed
+
+        gap = config.max_gap if config.max_gap != float("inf") else None
+        facts |= asdict(timeline.plan(float(parse_speed(config.speed)), gap))
+    if as_json:
+        print_json({"schema": 1, "plan": facts})
+        return
+    print_table(["<", ""], [(key, _figure(value)) for key, value in facts.items()])
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return str(len(value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _play(replay: Replay, watch: Watch) -> Run:
+    """Play; Ctrl-C ends early and cleanly, a second one at once."""
+
+    def stop(*_: object) -> None:
+        watch.interrupted = True
+        signal.signal(signal.SIGINT, before)
+        replay.player.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        with watch.on(replay):
+            return replay.play()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _show(done: Run, options: dict[str, Any]) -> None:
+    for failure in done.tally.failures:
+        note(f"alert-replay: {failure}")
+    if options["out"]:
+        done.write(options["out"])
+    if options["as_json"]:
+        print_json(done.document())
+    elif options["jsonl"]:
+        for line in _sentences(done):
+            note(line)
+    else:
+        from replay.report import table
+
+        shown = table(done.score)
+        print_table(shown.columns, shown.rows, title=shown.title, dim=shown.dim)
+        for line in (*shown.notes, *_sentences(done)):
+            print_line(line)
+    if options["out"]:
+        note(
+            f"kept in {options['out']}; next: alert-replay run --config {options['out']}/config.toml"
+        )
+
+
+def _sentences(done: Run) -> Iterator[str]:
+    """How the run went, in words."""
+    played = done.played
+    if not done.complete:
+        yield "partial: the replay was stopped before its end, and what was not seen counts as missed"
+    if played.wall_s is not None and played.speed_achieved is not None:
+        late = played.lateness.quantile(0.5) or 0.0
+        yield (
+            f"{played.alerts} alerts in {played.wall_s:.2f} s of wall time at {played.speed_achieved:.4g}x; "
+            f"late by {1e3 * late:.3f} ms (median), {1e3 * played.lateness.max_s:.1f} ms (most)"
+        )

@@ -1,0 +1,369 @@
+"""Wires a whole run: trace → tape → engine → transport → host → verdicts → score.
+
+The only module that knows every room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import threading
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import replay.traces
+from replay.api import Detector
+from replay.config import MAX, RunConfig, parse_speed, to_toml
+from replay.engine import Playback, Player
+from replay.errors import UsageError
+from replay.host import Host, Tally
+from replay.observer import Observer
+from replay.plugins import DetectorSpec, options_of, parse_detectors
+from replay.scoring import LabelMap, Policy, Score, VerdictLog, read_onsets, score
+from replay.timeline import Timeline
+from replay.transports.memory import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from replay.engine import Played
+    from replay.messages import Message, TimedVerdict
+    from replay.traces import Trace
+
+__all__ = ["BASELINES", "Replay", "Run", "prepare", "run"]
+
+BASELINES = ("silent", "accuse-all", "random", "loudest", "first-alert", "most-kinds")
+"""References that stand beside every score."""
+
+DEFAULT = ("burst",)
+"""What runs when no detector is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came out of a replay.
+
+    Attributes:
+        config: What was asked for.
+        log: The verdicts of the epoch that counts, in canonical order.
+        score: What they are worth.
+        played: How the replay went.
+        tally: What the detectors cost, and which of them crashed.
+        complete: False when the replay was stopped early.
+    """
+
+    config: RunConfig
+    log: VerdictLog = field(repr=False)
+    score: Score = field(repr=False)
+    played: Played
+    tally: Tally = field(repr=False)
+    complete: bool = True
+
+    @property
+    def verdicts(self) -> list[dict[str, Any]]:
+        """The verdicts as rows of the log."""
+        return list(self.log.rows())
+
+    def document(self) -> dict[str, Any]:
+        """The score and how the run went, as one JSON document."""
+        return self.score.document() | {"complete": self.complete, "run": self.figures()}
+
+    def figures(self) -> dict[str, Any]:
+        """How the run went: pace, cost and failures. Wall times differ from run to run."""
+        played = self.played
+        late = played.lateness
+        return {
+            "complete": self.complete,
+            "epochs": played.epochs,
+            "alerts": played.alerts,
+            "alerts_caught_up": played.caught_up,
+            "verdicts": len(self.log),
+            "speed": played.speed,
+            "speed_achieved": played.speed_achieved,
+            "planned_wall_s": played.planned_wall_s,
+            "wall_s": played.wall_s,
+            "paused_wall_s": played.paused_wall_s,
+            "late": played.late,
+            "early": played.early,
+            "lateness_wall_s": {
+                "p50": late.quantile(0.5),
+                "p99": late.quantile(0.99),
+                "max": late.max_s,
+            },
+            "jumps": [asdict(jump) for jump in played.jumps],
+            "detectors": {
+                name: {"calls": cost.calls, "alerts": cost.alerts, "wall_s": cost.seconds}
+                for name, cost in self.tally.costs.items()
+            },
+            "failures": [
+                {"detector": failure.detector, "job_id": failure.job, "what": failure.what}
+                for failure in self.tally.failures
+            ],
+        }
+
+    def write(self, folder: str | Path) -> None:
+        """Keep the run: ``config.toml``, ``verdicts.jsonl`` and ``.parquet``, ``score.json``, ``run.json``.
+
+        Raises:
+            UsageError: The folder cannot be written.
+        """
+        target = Path(folder)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            (target / "config.toml").write_bytes(to_toml(self.config).encode())
+            self.log.write(target / "verdicts.jsonl")
+            self.log.write(target / "verdicts.parquet")
+            (target / "score.json").write_bytes(self.score.json().encode())
+            figures = json.dumps(self.figures(), ensure_ascii=False, allow_nan=False, indent=1)
+            (target / "run.json").write_bytes((figures + "\n").encode())
+        except OSError as error:
+            raise UsageError(f"The run cannot be kept in {folder}: {error.strerror}.") from error
+
+
+class _Listener(Observer):
+    """Keeps the verdicts, and tells everybody else."""
+
+    def __init__(self, others: Sequence[Observer]) -> None:
+        self.verdicts: list[TimedVerdict] = []
+        self.others = others
+        self.heard: Callable[[], None] = lambda: None
+
+    def published(self, message: Message) -> None:
+        for other in self.others:
+            other.published(message)
+
+    def jumped(self, before: float, after: float, epoch: int) -> None:
+        for other in self.others:
+            other.jumped(before, after, epoch)
+
+    def judged(self, verdict: TimedVerdict) -> None:
+        self.verdicts.append(verdict)
+        for other in self.others:
+            other.judged(verdict)
+        self.heard()
+
+    def failed(self, detector: str, job: str, error: BaseException) -> None:
+        for other in self.others:
+            other.failed(detector, job, error)
+
+
+class Replay:
+    """A run that is ready to start. Its :attr:`player` takes orders from any thread.
+
+    Args:
+        trace: What to replay: exactly the jobs that are to be scored.
+        detectors: Who watches.
+        config: How; ``path``, ``jobs`` and ``detector`` have been seen to already.
+        observers: Who looks on.
+        run_id: Names this replay in messages.
+        filtered: True when the trace holds not all jobs of its source.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        detectors: Sequence[DetectorSpec],
+        config: RunConfig,
+        *,
+        observers: Iterable[Observer] = (),
+        run_id: str = "run",
+        filtered: bool = False,
+    ) -> None:
+        self.trace = trace
+        self.config = config
+        self.detectors = tuple(_seeded(spec, config.seed) for spec in detectors)
+        self.timeline = Timeline.build(
+            trace,
+            schedule=config.schedule,
+            node=config.node,
+            kind=config.kind,
+            exclude_kind=config.exclude_kind,
+            outside=config.outside,
+            spread=config.spread,
+            seed=config.seed,
+        )
+        self._policy = _policy(config)
+        self._filtered = filtered or bool(config.kind or config.exclude_kind or config.node)
+        paced = config.speed != MAX
+        self._listener = _Listener(tuple(observers))
+        watched = self._listener if self._listener.others else None
+        self._host = Host(self.detectors, self._listener, wall=time.time if paced else None)
+        self._channel = Channel("run") if paced else None
+        self.player = Player(
+            self.timeline,
+            self._channel.sink.publish if self._channel else self._host.feed,
+            _playback(config),
+            run=run_id,
+            observer=watched,
+        )
+        self._listener.heard = self.player.heard
+
+    def play(self) -> Run:
+        """Play to the end, or until the player is told to stop; then score.
+
+        Raises:
+            TransportError: The consuming side failed.
+        """
+        played = self._play_through(self._channel) if self._channel else self.player.play()
+        return self._score(played)
+
+    def _play_through(self, channel: Channel) -> Played:
+        """Play with the host on a thread of its own: a slow detector does not delay the clock."""
+        failure: list[BaseException] = []
+
+        def consume() -> None:
+            try:
+                with channel.source as source:
+                    while (messages := source.poll(60.0)) is not None:
+                        self._host.feed(messages)
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+                failure.append(error)
+                self.player.stop()
+
+        consumer = threading.Thread(target=consume, name="host")
+        consumer.start()
+        try:
+            with channel.sink:
+                played = self.player.play()
+        finally:
+            consumer.join()
+        if failure:
+            raise failure[0]
+        return played
+
+    def _score(self, played: Played) -> Run:
+        last = played.epochs - 1
+        verdicts = [verdict for verdict in self._listener.verdicts if verdict.epoch == last]
+        names = [spec.name for spec in self.detectors]
+        log = VerdictLog.of(self.trace, verdicts, names)
+        skipped = any(jump.why != "gap" for jump in played.jumps)
+        whole = played.complete and not (self._filtered or skipped or self.config.start_offset)
+        scored = score(
+            self.trace,
+            log,
+            policy=self._policy,
+            detectors=names,
+            baselines=[spec.name for spec in self.detectors if spec.cls.baseline],
+            onsets=_onsets(self.trace),
+            settings={
+                "speed": self.config.speed,
+                "schedule": self.config.schedule,
+                "outside": self.config.outside,
+                "spread": self.config.spread,
+                "seed": self.config.seed,
+                "complete": played.complete,
+                "comparable": whole,
+            },
+        )
+        return Run(self.config, log, scored, played, self._host.tally, played.complete)
+
+
+def _seeded(spec: DetectorSpec, seed: int) -> DetectorSpec:
+    """The run's seed, for a detector that takes one and was not given another."""
+    if "seed" not in options_of(spec.cls) or "seed" in spec.options:
+        return spec
+    return replace(spec, options={**spec.options, "seed": seed})
+
+
+def _playback(config: RunConfig) -> Playback:
+    return Playback(
+        speed=parse_speed(config.speed),
+        start_paused=config.start_paused,
+        start_s=config.start_offset or None,
+        duration_s=config.duration,
+        loops=config.loop,
+        max_gap_s=config.max_gap if math.isfinite(config.max_gap) else None,
+        when_late=config.when_late,
+    )
+
+
+def _policy(config: RunConfig) -> Policy:
+    labels = LabelMap(strict=config.strict_labels)
+    if config.label_map:
+        labels = LabelMap.parse(config.label_map, strict=config.strict_labels)
+    return Policy(
+        kind=config.policy,
+        hold_s=config.hold,
+        grace_s=config.grace,
+        labels=labels,
+        seed=config.seed,
+    )
+
+
+def _onsets(trace: Trace) -> Any:
+    """True onsets, where the trace is synthetic and wrote them down; for the scorer alone."""
+    source = Path(trace.source)
+    with contextlib.suppress(OSError):
+        for place in (source / "truth.json", source.parent / "truth.json"):
+            if place.is_file():
+                return read_onsets(place)
+    return None
+
+
+def prepare(config: RunConfig, observers: Iterable[Observer] = ()) -> Replay:
+    """Open the trace and find the detectors that a configuration names.
+
+    Raises:
+        TraceError: The trace cannot be read.
+        UsageError: There is no such job.
+        PluginError: There is no such detector, or an option does not fit.
+    """
+    detectors = parse_detectors(config.detector or DEFAULT)
+    if config.baselines:
+        named = {spec.name for spec in detectors}
+        detectors += parse_detectors(name for name in BASELINES if name not in named)
+    trace = replay.traces.open(
+        config.path, form=config.format or None, lenient=config.lenient, outside="keep"
+    )
+    chosen = trace.select(config.jobs) if config.jobs else trace
+    return Replay(chosen, detectors, config, observers=observers, filtered=len(chosen) < len(trace))
+
+
+def run(
+    trace: Trace | str | Path,
+    detectors: Iterable[str | type[Detector] | DetectorSpec] = DEFAULT,
+    **settings: Any,
+) -> Run:
+    """Replay a trace into detectors and score them.
+
+    Args:
+        trace: A trace, or where to find one.
+        detectors: Names with options (``"burst:window=30"``), classes, or specs.
+        **settings: Fields of :class:`replay.config.RunConfig`, such as ``speed=10``.
+
+    Raises:
+        TraceError: The trace cannot be read.
+        PluginError: There is no such detector, or an option does not fit.
+        ConfigError: A setting does not fit.
+
+    Examples:
+        >>> from replay.testing import TINY_TRACES
+        >>> culprit = next(tiny for tiny in TINY_TRACES if tiny.name == "culprit")
+        >>> result = run(culprit.trace(), ["first-alert"])
+        >>> result.score["first-alert"].metrics["precision"]
+        1.0
+
+    """
+    opened = replay.traces.open(trace) if isinstance(trace, str | Path) else trace
+    if "speed" in settings:
+        settings["speed"] = str(settings["speed"])
+    try:
+        config = RunConfig(path=opened.source, **settings)
+    except TypeError as error:
+        raise UsageError(f"run() takes no such setting: {error}.") from error
+    return Replay(opened, [_spec(detector) for detector in detectors], config).play()
+
+
+def _spec(detector: str | type[Detector] | DetectorSpec) -> DetectorSpec:
+    if isinstance(detector, str):
+        return DetectorSpec.parse(detector)
+    if isinstance(detector, type) and issubclass(detector, Detector):
+        return DetectorSpec.of(detector)
+    if isinstance(detector, DetectorSpec):
+        return detector
+    raise UsageError(
+        f"{detector!r} is no detector.", "a name, a class, or DetectorSpec.of(CLASS, option=value)"
+    )
