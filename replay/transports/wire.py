@@ -675,6 +675,8 @@ def encode_verdict(said: TimedVerdict | Judged) -> bytes:
     for wall in ("scheduled_wall", "published_wall", "emitted_wall"):
         if getattr(said, wall) is not None:
             record[wall] = getattr(said, wall)
+    if said.catch_up:
+        record["catch_up"] = True
     return _text(record).encode()
 
 
@@ -728,4 +730,5 @@ def decode_verdict(value: bytes | None) -> TimedVerdict | Judged:
         _maybe(record, "scheduled_wall"),
         _maybe(record, "published_wall"),
         _maybe(record, "emitted_wall"),
+        record.get("catch_up") is True,
     )

