@@ -28,7 +28,9 @@ TOLERANCE = 1e-6
 SMALLEST_NORMAL = 2.2250738585072014e-308
 
 _LOAD = re.compile(r"load(?P<nhcb>_with_nhcb)?\s+(?P<step>\S+)")
-_INSTANT = re.compile(r"eval(?:_(?P<mode>fail|warn|ordered|info))?\s+instant\s+(?:at\s+(?P<at>\S+))?\s+(?P<query>.+)")
+_INSTANT = re.compile(
+    r"eval(?:_(?P<mode>fail|warn|ordered|info))?\s+instant\s+(?:at\s+(?P<at>\S+))?\s+(?P<query>.+)"
+)
 _RANGE = re.compile(
     r"eval(?:_(?P<mode>fail|warn|info))?\s+range\s+from\s+(?P<start>\S+)\s+to\s+(?P<end>\S+)"
     r"\s+step\s+(?P<step>\S+)\s+(?P<query>.+)"
@@ -127,7 +129,7 @@ class Script:
         body = []
         while number < len(lines) and lines[number].strip():
             line = lines[number].strip()
-            if re.match(r"(load|eval|clear)(\s|_|$)", line):
+            if re.match(r"(load(_with_nhcb)?|eval(_\w+)?)\s|clear$", line):
                 break
             if not line.startswith("#"):
                 body.append((number + 1, line))
@@ -139,6 +141,7 @@ class Script:
         if found is None:
             raise ScriptError(f"{self.path}:{number}: bad load command {line!r}")
         step = moment(found["step"])
+        samples = {}  # a series named twice in one load counts as it stands last
         for place, text in body:
             try:
                 labels, rest = parse_labels(text)
@@ -150,7 +153,8 @@ class Script:
                 raise ScriptError(f"{self.path}:{place}: {error}") from None
             if found["nhcb"]:
                 self._load_native_twin(labels)
-            known = [(i * step, v) for i, v in enumerate(values) if v is not None]
+            samples[labels] = [(i * step, v) for i, v in enumerate(values) if v is not None]
+        for labels, known in samples.items():
             self.storage.append(labels, [t for t, _ in known], [v for _, v in known])
 
     def _load_native_twin(self, labels: Labels) -> None:
@@ -222,8 +226,8 @@ class Script:
         elif kind == "no_info":
             expected.no_info = True
         elif kind == "string":
-            quoted = found["rest"].strip()
-            expected.string = parse(quoted).value
+            rest = found["rest"].removeprefix(" ")
+            expected.string = parse(rest).value if rest[:1] in {'"', "'", "`"} else rest
         else:
             spacing = _VECTOR_RANGE.fullmatch(found["rest"])
             if spacing is None:
@@ -233,12 +237,12 @@ class Script:
     def _expect_result(self, query: Query, text: str, place: int) -> None:
         expected = query.expected
         try:
-            expected.scalar = float(int(text, 16)) if text.startswith("0x") else float(text)
+            expected.scalar = float(text)
         except ValueError:
             pass
         else:
             return
-        if text[0] in "\"'`":
+        if text[0] in {'"', "'", "`"}:
             expected.string = parse(text).value
             return
         try:

@@ -34,7 +34,9 @@ class Groups:
         members: The numbers of its series, ascending.
     """
 
-    def __init__(self, series: Sequence[Labels], grouping: Sequence[str], *, leave_out: bool) -> None:
+    def __init__(
+        self, series: Sequence[Labels], grouping: Sequence[str], *, leave_out: bool
+    ) -> None:
         names = set(grouping)
         found: dict[Labels, list[int]] = {}
         if leave_out:
@@ -58,16 +60,12 @@ class Groups:
         return table
 
 
-def group_rows(
-    vector: Vector, grouping: Sequence[str], *, leave_out: bool
-) -> Groups:
+def group_rows(vector: Vector, grouping: Sequence[str], *, leave_out: bool) -> Groups:
     """Group the series of a vector by (or without) labels."""
     return Groups(vector.labels, grouping, leave_out=leave_out)
 
 
-def _stacked(
-    vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], Floats]
-) -> Floats:
+def _stacked(vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], Floats]) -> Floats:
     """Give ``combine`` float64[g, k, members] of some groups at a time."""
     steps = vector.values.shape[1]
     out = np.zeros((len(groups.labels), steps))
@@ -105,8 +103,12 @@ def _extreme(values: Floats, mask: Mask, *, largest: bool) -> Floats:
     return np.where(usable.any(axis=-1), sign * best, np.nan)
 
 
-def _variance(values: Floats, mask: Mask) -> Floats:
-    return sums.variance(values, mask, compensated=False)
+def _variance(values: Floats, mask: Mask, *, old: bool) -> Floats:
+    return sums.variance(values, mask, compensated=False, lenient=old)
+
+
+def _stddev(values: Floats, mask: Mask, *, old: bool) -> Floats:
+    return np.sqrt(_variance(values, mask, old=old))
 
 
 _REDUCERS: dict[str, Callable[..., Floats]] = {
@@ -115,13 +117,15 @@ _REDUCERS: dict[str, Callable[..., Floats]] = {
     "group": lambda values, mask, old: np.ones(mask.shape[:-1]),  # noqa: ARG005 - one signature
     "max": lambda values, mask, old: _extreme(values, mask, largest=True),  # noqa: ARG005 - one signature
     "min": lambda values, mask, old: _extreme(values, mask, largest=False),  # noqa: ARG005 - one signature
-    "stddev": lambda values, mask, old: np.sqrt(_variance(values, mask)),  # noqa: ARG005 - one signature
-    "stdvar": lambda values, mask, old: _variance(values, mask),  # noqa: ARG005 - one signature
+    "stddev": _stddev,
+    "stdvar": _variance,
     "sum": _sum,
 }
 
 
-def reduce(op: str, vector: Vector, groups: Groups, *, old: bool, q: Floats | None = None) -> Vector:
+def reduce(
+    op: str, vector: Vector, groups: Groups, *, old: bool, q: Floats | None = None
+) -> Vector:
     """One value per group and step.
 
     Args:
@@ -146,7 +150,7 @@ def reduce(op: str, vector: Vector, groups: Groups, *, old: bool, q: Floats | No
         present[row] = vector.present[members].any(axis=0)
     drop = None
     if vector.drop is not None:
-        drop = np.array([vector.drop[members[0]] for members in groups.members], bool)
+        drop = np.array([vector.drop[members].any() for members in groups.members], bool)
     return Vector(list(groups.labels), values, present, drop)
 
 
@@ -208,9 +212,7 @@ def pick(op: str, vector: Vector, groups: Groups, k: Floats, *, old: bool) -> Ve
         if op != "limitk":
             for step in _tied_steps(order_key, order, wanted, here):
                 size = int(wanted[step])
-                chosen[:, step] = _heap_choice(
-                    op, values[:, step], here[:, step], size, old=old
-                )
+                chosen[:, step] = _heap_choice(op, values[:, step], here[:, step], size, old=old)
         kept[rows] = chosen
         ranks[rows] = position + number * len(vector.labels)
     result = vector.only(kept)
@@ -287,6 +289,6 @@ def count_values(vector: Vector, groups: Groups, label: str) -> Vector:
                 key = make({**pairs, label: format_value(float(vector.values[row, step]))})
                 cells.append((found.setdefault(key, len(found)), int(step)))
     values = np.zeros((len(found), vector.values.shape[1]))
-    for row, step in cells:
-        values[row, step] += 1
+    for place, at in cells:
+        values[place, at] += 1
     return Vector(list(found), values, values > 0)

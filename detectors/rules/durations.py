@@ -40,9 +40,13 @@ def parse_duration(text: str) -> int:
         return 0
     found = _SHAPE.fullmatch(text)
     if not text or found is None:
-        raise LanguageError(f"{text!r} is not a duration", "whole numbers with units, like 5m or 1h30m")
+        raise LanguageError(
+            f"{text!r} is not a duration", "whole numbers with units, like 5m or 1h30m"
+        )
     return sum(
-        int(count) * unit for count, unit in zip(found.groups(), UNITS.values(), strict=True) if count
+        int(count) * unit
+        for count, unit in zip(found.groups(), UNITS.values(), strict=True)
+        if count
     )
 
 

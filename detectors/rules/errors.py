@@ -45,7 +45,9 @@ class RuleFileError(ConfigError):
 
     """
 
-    def __init__(self, what: str, path: str = "", line: int | None = None, remedy: str = "") -> None:
+    def __init__(
+        self, what: str, path: str = "", line: int | None = None, remedy: str = ""
+    ) -> None:
         place = path + (f":{line}" if line is not None else "")
         text = f"{place}: {what}" if place else what
         super().__init__(text.rstrip(".") + ".", remedy)

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from detectors.rules import aggregation, histograms, operators
-from detectors.rules.errors import EvaluationError
+from detectors.rules.errors import EvaluationError, Unsupported
 from detectors.rules.functions import (
     CALENDAR,
     ELEMENTWISE,
     PARAMETRIC,
+    format_value,
+    go_max,
+    go_min,
     label_join,
     label_replace,
 )
-from detectors.rules.labels import NAME, Labels, make, without
+from detectors.rules.labels import NAME, Labels, compile_regex, make, without
 from detectors.rules.language import (
     Aggregate,
     Binary,
@@ -111,6 +114,7 @@ class Evaluator:
     delayed_names: bool = False
     notes: dict[str, None] = field(default_factory=dict)
     _span: tuple[int, int] | None = None
+    _step: int = 0
 
     @property
     def _old(self) -> bool:
@@ -118,9 +122,7 @@ class Evaluator:
 
     # the door -------------------------------------------------------------------------------
 
-    def instant(
-        self, expr: Expression, at: int
-    ) -> float | str | list[Sample] | list[Series]:
+    def instant(self, expr: Expression, at: int) -> float | str | list[Sample] | list[Series]:
         """Answer an instant query.
 
         Args:
@@ -135,6 +137,7 @@ class Evaluator:
             Unsupported: It meets native histograms.
         """
         times = np.array([at], np.int64)
+        self._step = 0
         bare = unwrap(expr)
         if isinstance(bare, Subquery) or (isinstance(bare, Selector) and bare.range is not None):
             self._span = (at, at)
@@ -160,6 +163,7 @@ class Evaluator:
             Unsupported: It meets native histograms.
         """
         times = np.arange(start, end + 1, step, dtype=np.int64)
+        self._step = step
         answer = self.steps(expr, times, span=(start, end))
         if isinstance(answer, str):
             raise EvaluationError("a range query cannot have a string for an answer")
@@ -198,25 +202,20 @@ class Evaluator:
 
     def evaluate(self, expr: Expression, times: Times) -> Vector | Floats | str:
         """Evaluate one node at the times given."""
-        match expr:
-            case Number():
-                return np.full(len(times), expr.value)
-            case String():
-                return expr.value
-            case Paren():
-                return self.evaluate(expr.expr, times)
-            case Unary():
-                return self._negated(expr, times)
-            case Selector():
-                return self._selected(expr, times)[0]
-            case Subquery():
-                raise EvaluationError("a range has no value of its own")
-            case Call():
-                return self._called(expr, times)
-            case Aggregate():
-                return self._aggregated(expr, times)
-            case Binary():
-                return self._combined(expr, times)
+        if isinstance(expr, Number):
+            return np.full(len(times), expr.value)
+        if isinstance(expr, String):
+            return expr.value
+        if isinstance(expr, Paren):
+            return self.evaluate(expr.expr, times)
+        if isinstance(expr, Selector):
+            return self._selected(expr, times)[0]
+        node: Vector | Floats = getattr(self, "_of_" + type(expr).__name__.lower())(expr, times)
+        return node
+
+    def _of_subquery(self, expr: Subquery, times: Times) -> Vector:
+        del expr, times
+        raise EvaluationError("a range has no value of its own")
 
     def vector(self, expr: Expression, times: Times) -> Vector:
         """Evaluate a node that gives a vector."""
@@ -232,7 +231,7 @@ class Evaluator:
             raise EvaluationError("a scalar is wanted here")
         return answer
 
-    def _negated(self, expr: Unary, times: Times) -> Vector | Floats:
+    def _of_unary(self, expr: Unary, times: Times) -> Vector | Floats:
         answer = self.evaluate(expr.expr, times)
         if isinstance(answer, Vector):
             negative = Vector(answer.labels, -answer.values, answer.present, answer.drop)
@@ -241,20 +240,20 @@ class Evaluator:
             raise EvaluationError("a string has no negative")
         return -answer
 
-    def _fixed(self, node: Selector | Subquery, times: Times) -> tuple[Times, int]:
-        """The times a node looks at before its offset: its own, or one, and how many steps."""
+    def _fixed(self, node: Selector | Subquery, times: Times) -> tuple[Times, bool]:
+        """The times a node looks at before its offset, and whether it is one for all steps."""
         at = node.at
         if at in {"start", "end"}:
             if self._span is None:
-                return times, 1
+                return times, False
             at = self._span[0] if at == "start" else self._span[1]
         if isinstance(at, int):
-            return np.array([at], np.int64), len(times)
-        return times, 1
+            return np.array([at], np.int64), True
+        return times, False
 
     def _selected(self, node: Selector, times: Times) -> tuple[Vector, Times]:
         """An instant vector, and the times of its samples, int64[n, k]."""
-        looked, repeat = self._fixed(node, times)
+        looked, fixed = self._fixed(node, times)
         at = looked - node.offset
         labels: list[Labels] = []
         values, present, stamps = [], [], []
@@ -275,10 +274,13 @@ class Evaluator:
             stamps.append(stamp[rows])
         if not labels:
             return Vector.empty(len(times)), np.zeros((0, len(times)), np.int64)
-        joined = [np.concatenate(parts) for parts in (values, present, stamps)]
-        if repeat > 1 or len(looked) != len(times):
-            joined = [np.repeat(part, len(times), axis=1) for part in joined]
-        return Vector(labels, joined[0], joined[1]), joined[2]
+        vector = Vector(labels, np.concatenate(values), np.concatenate(present))
+        stamp = np.concatenate(stamps)
+        if fixed:  # one look serves all steps
+            vector.values = np.repeat(vector.values, len(times), axis=1)
+            vector.present = np.repeat(vector.present, len(times), axis=1)
+            stamp = np.repeat(stamp, len(times), axis=1)
+        return vector, stamp
 
     # ranges ---------------------------------------------------------------------------------
 
@@ -336,7 +338,11 @@ class Evaluator:
         return out
 
     def _over_range(
-        self, name: str, expr: Expression, times: Times, apply: Callable[[Windows], tuple[Floats, Mask]]
+        self,
+        name: str,
+        expr: Expression,
+        times: Times,
+        apply: Callable[[Windows], tuple[Floats, Mask]],
     ) -> Vector:
         """Apply a function to each window of a range."""
         labels: list[Labels] = []
@@ -373,7 +379,7 @@ class Evaluator:
 
     # calls ----------------------------------------------------------------------------------
 
-    def _called(self, call: Call, times: Times) -> Vector | Floats:
+    def _of_call(self, call: Call, times: Times) -> Vector | Floats:
         name, args = call.func, call.args
         if name in RANGE_FUNCTIONS:
             function = RANGE_FUNCTIONS[name]
@@ -387,6 +393,8 @@ class Evaluator:
             return self._parametric(name, args[0], scalars, times)
         if name in CALENDAR:
             return self._calendar(name, args, times)
+        if name == "step":
+            return np.full(len(times), self._step / 1000.0)
         special = getattr(self, f"_{name}")
         return special(args, times)  # type: ignore[no-any-return]  # looked up by name
 
@@ -425,6 +433,23 @@ class Evaluator:
         del args
         return np.full(len(times), np.pi)
 
+    def _start(self, args: tuple[Expression, ...], times: Times) -> Floats:
+        del args
+        return times / 1000.0 if self._span is None else np.full(len(times), self._span[0] / 1000)
+
+    def _end(self, args: tuple[Expression, ...], times: Times) -> Floats:
+        del args
+        return times / 1000.0 if self._span is None else np.full(len(times), self._span[1] / 1000)
+
+    def _range(self, args: tuple[Expression, ...], times: Times) -> Floats:
+        return self._end(args, times) - self._start(args, times)
+
+    def _min_of(self, args: tuple[Expression, ...], times: Times) -> Floats:
+        return go_min(self.scalar(args[0], times), self.scalar(args[1], times))
+
+    def _max_of(self, args: tuple[Expression, ...], times: Times) -> Floats:
+        return go_max(self.scalar(args[0], times), self.scalar(args[1], times))
+
     def _vector(self, args: tuple[Expression, ...], times: Times) -> Vector:
         return _constant(self.scalar(args[0], times))
 
@@ -451,7 +476,7 @@ class Evaluator:
 
     def _absent(self, args: tuple[Expression, ...], times: Times) -> Vector:
         vector = self.vector(args[0], times)
-        nothing = ~vector.present.any(axis=0, keepdims=True)
+        nothing = np.asarray(~vector.present.any(axis=0, keepdims=True))
         return Vector([_absent_labels(args[0])], np.ones(nothing.shape), nothing)
 
     def _absent_over_time(self, args: tuple[Expression, ...], times: Times) -> Vector:
@@ -504,9 +529,16 @@ class Evaluator:
         words = [word.value for word in map(unwrap, args[1:]) if isinstance(word, String)]
         labels = function(vector.labels, words, old=self._old)
         drop = vector.drop
-        if drop is not None and words[0] == NAME:
-            changed = [dict(a).get(NAME) != dict(b).get(NAME) for a, b in zip(labels, vector.labels, strict=True)]
-            drop = drop & ~np.array(changed, bool)
+        if drop is not None and words[0] == NAME:  # a name just given is not dropped
+            if function is label_join:
+                drop = np.zeros_like(drop)
+            else:
+                source, pattern = words[2], compile_regex(words[3])
+                given = [
+                    pattern.fullmatch(dict(series).get(source, "")) is not None
+                    for series in vector.labels
+                ]
+                drop = drop & ~np.array(given, bool)
         return collapse(Vector(labels, vector.values, vector.present, drop))
 
     def _sort(self, args: tuple[Expression, ...], times: Times) -> Vector:
@@ -515,9 +547,7 @@ class Evaluator:
     def _sort_desc(self, args: tuple[Expression, ...], times: Times) -> Vector:
         return self._sorted(args, times, descending=True)
 
-    def _sorted(
-        self, args: tuple[Expression, ...], times: Times, *, descending: bool
-    ) -> Vector:
+    def _sorted(self, args: tuple[Expression, ...], times: Times, *, descending: bool) -> Vector:
         vector = self.vector(args[0], times)
         if len(times) != 1:  # over a range, order has no meaning
             return vector
@@ -563,6 +593,8 @@ class Evaluator:
         return result
 
     def _histogram_fraction(self, args: tuple[Expression, ...], times: Times) -> Vector:
+        if self._old:
+            raise Unsupported("histogram_fraction()", "before 3.0 it was for native histograms")
         lower, upper = self.scalar(args[0], times), self.scalar(args[1], times)
         return self._of_buckets(
             args[2],
@@ -587,12 +619,12 @@ class Evaluator:
         for value in q[np.isnan(q) | (q < 0) | (q > 1)][:1]:
             self.note(
                 "PromQL warning: quantile value should be between 0 and 1, got "
-                + aggregation.format_value(float(value))
+                + format_value(float(value))
             )
 
     # aggregation and operators --------------------------------------------------------------
 
-    def _aggregated(self, node: Aggregate, times: Times) -> Vector:
+    def _of_aggregate(self, node: Aggregate, times: Times) -> Vector:
         vector = self.vector(node.expr, times)
         groups = aggregation.group_rows(vector, node.grouping, leave_out=node.without)
         if node.op == "count_values":
@@ -610,7 +642,7 @@ class Evaluator:
             self._note_quantile(q)
         return aggregation.reduce(node.op, vector, groups, old=self._old, q=q)
 
-    def _combined(self, node: Binary, times: Times) -> Vector | Floats:
+    def _of_binary(self, node: Binary, times: Times) -> Vector | Floats:
         lhs, rhs = self.evaluate(node.lhs, times), self.evaluate(node.rhs, times)
         if isinstance(lhs, str) or isinstance(rhs, str):
             raise EvaluationError("operators do not take strings")
@@ -624,6 +656,7 @@ class Evaluator:
                 node.matching,
                 as_bool=node.bool,
                 delayed=self.delayed_names,
+                old=self._old,
             )
         if isinstance(lhs, Vector):
             return self._with_scalar(node, lhs, lhs.values, rhs)  # type: ignore[arg-type]  # a scalar: vectors went before

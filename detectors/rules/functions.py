@@ -18,17 +18,27 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["CALENDAR", "ELEMENTWISE", "FUNCTIONS", "PARAMETRIC", "format_value", "label_join",
-           "label_replace"]  # fmt: skip
+__all__ = [
+    "CALENDAR",
+    "ELEMENTWISE",
+    "FUNCTIONS",
+    "PARAMETRIC",
+    "format_value",
+    "go_max",
+    "go_min",
+    "label_join",
+    "label_replace",
+]
 
 
-def _go_min(first: Floats, second: Floats) -> Floats:
+def go_min(first: Floats, second: Floats) -> Floats:
     """The smaller, NaN if either is, but -Inf before NaN, as Go has it."""
     result = np.minimum(first, second)
     return np.where((first == -np.inf) | (second == -np.inf), -np.inf, result)
 
 
-def _go_max(first: Floats, second: Floats) -> Floats:
+def go_max(first: Floats, second: Floats) -> Floats:
+    """The larger, NaN if either is, but Inf before NaN, as Go has it."""
     result = np.maximum(first, second)
     return np.where((first == np.inf) | (second == np.inf), np.inf, result)
 
@@ -66,51 +76,98 @@ ELEMENTWISE: dict[str, Callable[[Floats], Floats]] = {
 """One number to one number."""
 
 PARAMETRIC: dict[str, Callable[..., Floats]] = {
-    "clamp": lambda values, low, high: _go_max(low, _go_min(high, values)),
-    "clamp_max": lambda values, high: _go_min(high, values),
-    "clamp_min": lambda values, low: _go_max(low, values),
+    "clamp": lambda values, low, high: go_max(low, go_min(high, values)),
+    "clamp_max": lambda values, high: go_min(high, values),
+    "clamp_min": lambda values, low: go_max(low, values),
     "round": _round,
 }
 """A number and scalars, one per step, to a number."""
 
 
 def _date(values: Floats) -> NDArray[np.datetime64]:
-    seconds = np.where(np.isfinite(values), values, 0.0)
-    return np.trunc(seconds).astype(np.int64).astype("datetime64[s]")
+    return np.trunc(values).astype(np.int64).astype("datetime64[s]")
 
 
 def _since(values: Floats, unit: str, part: str) -> Floats:
     """How many of ``part`` since the start of the ``unit`` the moment lies in."""
     date = _date(values)
     start = date.astype(f"datetime64[{unit}]")
-    return (date.astype(f"datetime64[{part}]") - start.astype(f"datetime64[{part}]")).astype(float)
+    elapsed = date.astype(f"datetime64[{part}]") - start.astype(f"datetime64[{part}]")
+    return np.asarray(elapsed.astype(np.int64), np.float64)
 
 
 def _days_in_month(values: Floats) -> Floats:
     month = _date(values).astype("datetime64[M]")
-    return ((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")).astype(float)
+    length = (month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")
+    return np.asarray(length.astype(np.int64), np.float64)
+
+
+def _year(values: Floats) -> Floats:
+    years = _date(values).astype("datetime64[Y]").astype(np.int64)
+    return np.asarray(years + 1970, np.float64)
+
+
+def _day_of_week(values: Floats) -> Floats:
+    return ((_date(values).astype("datetime64[D]").astype(np.int64) + 4) % 7).astype(float)
+
+
+def _calendar(part: Callable[[Floats], Floats], endless: float) -> Callable[[Floats], Floats]:
+    """What is no number of seconds falls, in Go, on the last moment there is, 292277026596-12-04."""
+
+    def function(values: Floats) -> Floats:
+        usable = np.abs(values) < 2.0**53
+        return np.asarray(
+            np.where(usable, part(np.where(usable, values, 0.0)), endless), np.float64
+        )
+
+    return function
 
 
 CALENDAR: dict[str, Callable[[Floats], Floats]] = {
-    "day_of_month": lambda values: _since(values, "M", "D") + 1,
-    "day_of_week": lambda values: (
-        (_date(values).astype("datetime64[D]").astype(np.int64) + 4) % 7
-    ).astype(float),
-    "day_of_year": lambda values: _since(values, "Y", "D") + 1,
-    "days_in_month": _days_in_month,
-    "hour": lambda values: _since(values, "D", "h"),
-    "minute": lambda values: _since(values, "h", "m"),
-    "month": lambda values: _since(values, "Y", "M") + 1,
-    "year": lambda values: _date(values).astype("datetime64[Y]").astype(np.int64) + 1970.0,
+    "day_of_month": _calendar(lambda values: _since(values, "M", "D") + 1, 4),
+    "day_of_week": _calendar(_day_of_week, 0),
+    "day_of_year": _calendar(lambda values: _since(values, "Y", "D") + 1, 339),
+    "days_in_month": _calendar(_days_in_month, 31),
+    "hour": _calendar(lambda values: _since(values, "D", "h"), 15),
+    "minute": _calendar(lambda values: _since(values, "h", "m"), 30),
+    "month": _calendar(lambda values: _since(values, "Y", "M") + 1, 12),
+    "year": _calendar(
+        _year,
+        292_277_026_596,
+    ),
 }
 """Unix seconds to a part of their date in UTC."""
 
 _SPECIAL = frozenset(
-    "absent absent_over_time double_exponential_smoothing histogram_fraction histogram_quantile "
-    "holt_winters label_join label_replace pi predict_linear quantile_over_time scalar sort "
-    "sort_by_label sort_by_label_desc sort_desc time timestamp vector".split()
+    [
+        "absent",
+        "absent_over_time",
+        "double_exponential_smoothing",
+        "end",
+        "histogram_fraction",
+        "histogram_quantile",
+        "holt_winters",
+        "label_join",
+        "label_replace",
+        "max_of",
+        "min_of",
+        "pi",
+        "predict_linear",
+        "quantile_over_time",
+        "range",
+        "scalar",
+        "sort",
+        "sort_by_label",
+        "sort_by_label_desc",
+        "sort_desc",
+        "start",
+        "step",
+        "time",
+        "timestamp",
+        "vector",
+    ]
 )
-FUNCTIONS = frozenset(ELEMENTWISE) | frozenset(PARAMETRIC) | frozenset(CALENDAR) | _SPECIAL | frozenset(RANGE_FUNCTIONS)  # fmt: skip
+FUNCTIONS = _SPECIAL.union(ELEMENTWISE, PARAMETRIC, CALENDAR, RANGE_FUNCTIONS)
 """Every function that is evaluated here."""
 
 _LEGACY_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -122,9 +179,7 @@ def _check_name(name: str, function: str, *, old: bool) -> None:
         raise EvaluationError(f"invalid destination label name in {function}(): {name}")
 
 
-def label_replace(
-    series: Sequence[Labels], words: Sequence[str], *, old: bool
-) -> list[Labels]:
+def label_replace(series: Sequence[Labels], words: Sequence[str], *, old: bool) -> list[Labels]:
     """Set a label from a full match of another.
 
     Args:
@@ -202,5 +257,4 @@ def format_value(value: float) -> str:
         return "NaN"
     if np.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    text = np.format_float_positional(value, unique=True, trim="-")
-    return text
+    return np.format_float_positional(value, unique=True, trim="-")

@@ -50,7 +50,9 @@ def by_bucket(
         try:
             bounds[row] = _parse_bound(text)
         except ValueError:
-            note(f'PromQL warning: bucket label "le" is missing or has a malformed value of {text!r}')
+            note(
+                f'PromQL warning: bucket label "le" is missing or has a malformed value of {text!r}'
+            )
             continue
         groups.setdefault(without(labels, drop | {"le"}), []).append(row)
     steps = vector.values.shape[1]

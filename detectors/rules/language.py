@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
+from detectors.rules.durations import parse_duration
 from detectors.rules.errors import LanguageError, Unsupported
 from detectors.rules.labels import NAME, Matcher
 from detectors.rules.tokens import Token, quote, tokenize, unquote
@@ -148,24 +150,52 @@ class Paren:
 Expression = Number | String | Selector | Subquery | Call | Aggregate | Binary | Unary | Paren
 
 AGGREGATIONS = frozenset(
-    ["avg", "bottomk", "count", "count_values", "group", "limitk", "max", "min", "quantile", "stddev", "stdvar", "sum", "topk"]
+    [
+        "avg",
+        "bottomk",
+        "count",
+        "count_values",
+        "group",
+        "limitk",
+        "max",
+        "min",
+        "quantile",
+        "stddev",
+        "stdvar",
+        "sum",
+        "topk",
+    ]
 )
 _NATIVE = "native histograms are not evaluated"
 _REFUSED_FUNCTIONS = {
     "histogram_avg": _NATIVE,
     "histogram_count": _NATIVE,
+    "histogram_quantiles": "it is experimental",
     "histogram_stddev": _NATIVE,
     "histogram_stdvar": _NATIVE,
     "histogram_sum": _NATIVE,
-    "histogram_quantiles": "it is experimental",
     "info": "it is experimental and joins by metadata that a trace has not",
-    "start": "it is experimental",
-    "end": "it is experimental",
-    "range": "it is experimental",
-    "step": "it is experimental",
+    "timeseries_gen": "it is experimental",
 }
 _EXPERIMENTAL = frozenset(
-    ["double_exponential_smoothing", "first_over_time", "limitk", "mad_over_time", "sort_by_label", "sort_by_label_desc", "ts_of_first_over_time", "ts_of_last_over_time", "ts_of_max_over_time", "ts_of_min_over_time"]
+    [
+        "double_exponential_smoothing",
+        "end",
+        "first_over_time",
+        "limitk",
+        "mad_over_time",
+        "max_of",
+        "min_of",
+        "range",
+        "sort_by_label",
+        "sort_by_label_desc",
+        "start",
+        "step",
+        "ts_of_first_over_time",
+        "ts_of_last_over_time",
+        "ts_of_max_over_time",
+        "ts_of_min_over_time",
+    ]
 )
 
 
@@ -235,11 +265,14 @@ def unwrap(expr: Expression) -> Expression:
 def _parser() -> Any:
     import promql_parser  # noqa: PLC0415 - 5 MB of parser, wanted only where rules are
 
-    types = promql_parser.ValueType
-    before_3 = promql_parser.Function(
-        "holt_winters", [types.Matrix, types.Scalar, types.Scalar], types.Vector
+    kinds = promql_parser.ValueType
+    scalar, string, vector = kinds.Scalar, kinds.String, kinds.Vector
+    promql_parser.register_extra_functions(
+        [  # of 2.x, and newer than the parser
+            promql_parser.Function("holt_winters", [kinds.Matrix, scalar, scalar], vector),
+            promql_parser.Function("timeseries_gen", [string, string], vector, 1),
+        ]
     )
-    promql_parser.register_extra_functions([before_3])
     return promql_parser
 
 
@@ -248,7 +281,11 @@ def _refuse_tokens(tokens: list[Token]) -> None:
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.kind != "name":
             continue
-        if token.text in {"anchored", "smoothed"} and before is not None and before.text in {"]", ")", "}"}:
+        if (
+            token.text in {"anchored", "smoothed"}
+            and before is not None
+            and before.text in {"]", ")", "}"}
+        ):
             raise Unsupported(token.text, "extended range selectors are experimental")
         if token.text in {"fill", "fill_left", "fill_right"} and before is not None:
             following = [other.text for other in tokens if other.start >= token.end][:1]
@@ -260,7 +297,7 @@ def _refuse_tokens(tokens: list[Token]) -> None:
         inside -= token.text == "]"
         if inside and token.text in {"+", "*", "/", "^", "%", "("}:
             raise Unsupported("arithmetic on durations", "it is experimental")
-    for first, second in zip(tokens, tokens[1:], strict=False):
+    for first, second in pairwise(tokens):
         if first.text == "offset" and second.text == "(":
             raise Unsupported("arithmetic on durations", "it is experimental")
 
@@ -285,12 +322,19 @@ def _prepare(text: str, tokens: list[Token]) -> tuple[str, list[int]]:
         out.append(token.text)
         following = tokens[index + 1 : index + 3]
         sign = following.pop(0).text if following and following[0].text in {"-", "+"} else "+"
-        if token.text == "@" and following and following[0].kind == "number":
+        if token.text == "@" and following and following[0].kind in {"number", "duration"}:
             out.append(f" {len(times)}")
-            times.append(round(float(sign + "1") * _number(following[0].text) * 1000))
+            times.append((-1 if sign == "-" else 1) * _moment(following[0]))
             position = following[0].end
     out.append(text[position:])
     return "".join(out), times
+
+
+def _moment(token: Token) -> int:
+    """Milliseconds since 1970, from seconds or a duration."""
+    if token.kind == "duration":
+        return parse_duration(token.text)
+    return round(_number(token.text) * 1000)
 
 
 def _number(text: str) -> float:
@@ -311,7 +355,9 @@ class _Reader:
 
     def read(self, node: Any) -> Expression:
         """Translate one node."""
-        return getattr(self, "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", type(node).__name__).lower())(node)  # type: ignore[no-any-return]  # looked up by name
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node).__name__).lower()
+        expr: Expression = getattr(self, f"_{name}")(node)
+        return expr
 
     def _number_literal(self, node: Any) -> Expression:
         return Number(float(node.val))
@@ -402,7 +448,8 @@ class _Reader:
             return "start"
         if kind == "End":
             return "end"
-        return self.times[round(node.at.timestamp())]
+        at: int = self.times[round(node.at.timestamp())]
+        return at
 
 
 def _check_arguments(name: str, args: tuple[Expression, ...]) -> None:

@@ -11,7 +11,7 @@ from detectors.rules.tokens import unquote
 
 __all__ = ["load", "parse_labels", "parse_series", "parse_values"]
 
-_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?i:inf|nan)|0[xX][0-9a-fA-F]+"
+_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?i:inf|nan)"
 _ITEM = re.compile(
     rf"(?:(?P<blank>_)|(?P<stale>stale)|(?P<start>{_NUMBER}))"
     rf"(?:(?P<step>[-+](?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+](?i:inf|nan))?"
@@ -88,18 +88,14 @@ def parse_values(text: str) -> list[float | None]:
         if found["blank"]:
             out.extend([None] * (int(times) if times else 1))
             continue
-        start = STALE if found["stale"] else _float(found["start"])
-        step = _float(found["step"]) if found["step"] else 0.0
+        start = STALE if found["stale"] else float(found["start"])
+        step = float(found["step"]) if found["step"] else 0.0
         out.append(start)
         if times:
             for _ in range(int(times)):  # repeated addition, as the loader of Prometheus does
                 start = start if found["stale"] or found["step"] is None else start + step
                 out.append(start)
     return out
-
-
-def _float(text: str) -> float:
-    return float(int(text, 16)) if text[:2] in {"0x", "0X"} else float(text)
 
 
 def parse_series(line: str) -> tuple[Labels, list[float | None]]:

@@ -108,9 +108,7 @@ def _signatures(vectors: list[Vector], matching: Matching) -> list[NDArray[np.in
             signatures = [keep(labels, names) for labels in vector.labels]
         else:
             signatures = [without(labels, names | {NAME}) for labels in vector.labels]
-        out.append(
-            np.array([known.setdefault(one, len(known)) for one in signatures], np.int64)
-        )
+        out.append(np.array([known.setdefault(one, len(known)) for one in signatures], np.int64))
     return out
 
 
@@ -151,7 +149,14 @@ def _stack(first: Vector, second: Vector) -> Vector:
 
 
 def vector_vector(
-    op: str, lhs: Vector, rhs: Vector, matching: Matching, *, as_bool: bool, delayed: bool
+    op: str,
+    lhs: Vector,
+    rhs: Vector,
+    matching: Matching,
+    *,
+    as_bool: bool,
+    delayed: bool,
+    old: bool,
 ) -> Vector:
     """Arithmetic and comparison between two vectors.
 
@@ -160,7 +165,7 @@ def vector_vector(
     """
     swapped = matching.group == "right"
     many, one = (rhs, lhs) if swapped else (lhs, rhs)
-    steps_with_both = many.present.any(axis=0) & one.present.any(axis=0)
+    steps_with_both = np.asarray(many.present.any(axis=0) & one.present.any(axis=0))
     many_groups, one_groups = _signatures([many, one], matching)
     _check_unique(one, one_groups, steps_with_both, matching, swapped=swapped)
     rows, partner = _pairs(many_groups, one_groups)
@@ -176,7 +181,8 @@ def vector_vector(
             present = present if as_bool else present & kept
         else:
             values = ARITHMETIC[op](left, right)
-    drops = as_bool or not comparison
+    # before 3.0 atan2 was forgotten among the operators that drop the name
+    drops = as_bool or not (comparison or (old and op == "atan2"))
     labels = [
         _result_labels(ours, one.labels[other], matching, drop=drops and not delayed)
         for ours, other in zip(many.labels, partner.tolist(), strict=True)

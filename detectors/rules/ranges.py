@@ -157,7 +157,9 @@ def _with_resets(windows: Windows, result: Floats) -> Floats:
     falls = np.concatenate([[False], values[1:] < values[:-1]])
     before = np.concatenate([[0], np.cumsum(falls)])
     # a fall at the window's first sample lies outside it
-    has = (windows.count >= 2) & (before[windows.hi] > before[np.minimum(windows.lo + 1, len(values))])
+    has = (windows.count >= 2) & (
+        before[windows.hi] > before[np.minimum(windows.lo + 1, len(values))]
+    )
     if not has.any():
         return result
     rows, steps = np.nonzero(has)
@@ -346,7 +348,7 @@ def smoothed(windows: Windows, smoothing: Floats, trend: Floats) -> Result:
 
 def absent(windows: Windows) -> Result:
     """1 where no series has a sample: one row."""
-    nothing = ~(windows.count > 0).any(axis=0, keepdims=True)
+    nothing = np.asarray(~(windows.count > 0).any(axis=0, keepdims=True))
     return np.ones(nothing.shape), nothing
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -26,7 +27,8 @@ Times = "NDArray[np.int64]"
 
 def is_stale(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which values are staleness markers."""
-    return np.ascontiguousarray(values).view(np.uint64) == _STALE_BITS
+    bits = np.ascontiguousarray(values).view(np.uint64)
+    return np.equal(bits, _STALE_BITS)
 
 
 @dataclass(slots=True)
@@ -209,6 +211,17 @@ class Storage:
     def add(self, block: Block) -> None:
         """Add a block of series that are not here yet."""
         self._blocks.append(block)
+        self._changed()
+
+    def replace(self, block: Block, oldest: int) -> None:
+        """Put one block in the place of all others, and let samples before ``oldest`` go."""
+        self._blocks = [block]
+        for labels, (times, values) in list(self._loose.items()):
+            if times[-1] < oldest:
+                del self._loose[labels]
+            elif len(times) > 64 and times[len(times) // 2] < oldest:
+                begin = bisect_left(times, oldest)
+                del times[:begin], values[:begin]
         self._changed()
 
     def _changed(self) -> None:

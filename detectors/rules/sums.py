@@ -33,9 +33,7 @@ def total(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.
     """
     with np.errstate(all="ignore"):
         running = np.add.accumulate(values, axis=-1)
-        before = np.concatenate(
-            [np.zeros_like(values[..., :1]), running[..., :-1]], axis=-1
-        )
+        before = np.concatenate([np.zeros_like(values[..., :1]), running[..., :-1]], axis=-1)
         larger = np.abs(before) >= np.abs(values)
         lost = np.where(larger, (before - running) + values, (values - running) + before)
         lost[np.isinf(running)] = 0.0
@@ -57,7 +55,8 @@ def add(
 def _stuck(mean_: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Where an infinite mean stays as it is: the value is finite or infinite alike."""
     same = np.isinf(value) & ((mean_ > 0) == (value > 0))
-    return np.isinf(mean_) & (same | np.isfinite(value))
+    stuck: NDArray[np.bool_] = np.isinf(mean_) & (same | np.isfinite(value))
+    return stuck
 
 
 def mean(values: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -65,7 +64,7 @@ def mean(values: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.flo
     with np.errstate(all="ignore"):
         high, low = total(np.where(mask, values, 0.0))
         count = mask.sum(axis=-1)
-        result = high / count + low / count
+        result: NDArray[np.float64] = high / count + low / count
         overflowed = np.isinf(high) & ~(np.isinf(values) & mask).any(axis=-1)
         for where in zip(*np.nonzero(overflowed), strict=True):
             result[where] = _mean_of_large(values[where][mask[where]])
@@ -73,19 +72,19 @@ def mean(values: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.flo
 
 
 def _mean_of_large(values: NDArray[np.float64]) -> float:
-    high = low = np.float64(0.0)
+    high = low = np.zeros(())
     count, moving = 0, False
     for value in values:
         count += 1
         if not moving:
             new_high, new_low = add(value, high, low)
             if count == 1 or not np.isinf(new_high):
-                high, low = new_high, new_low  # type: ignore[assignment]  # 0-d arrays
+                high, low = new_high, new_low
                 continue
             moving = True
             high, low = high / (count - 1), low / (count - 1)
         share = (count - 1) / count
-        high, low = add(value / count, share * high, share * low)  # type: ignore[assignment]  # 0-d
+        high, low = add(value / count, share * high, share * low)
     return float(high + low if moving else high / count + low / count)
 
 
@@ -111,9 +110,20 @@ def moving_mean(
 
 
 def variance(
-    values: NDArray[np.float64], mask: NDArray[np.bool_], *, compensated: bool
+    values: NDArray[np.float64],
+    mask: NDArray[np.bool_],
+    *,
+    compensated: bool,
+    lenient: bool = False,
 ) -> NDArray[np.float64]:
-    """Variance along the last axis (B. P. Welford, 1962)."""
+    """Variance along the last axis (B. P. Welford, 1962).
+
+    Args:
+        values: float64[..., n].
+        mask: bool[..., n]: which of them count.
+        compensated: Whether the sums are.
+        lenient: Whether one value alone has variance 0 even where it is not finite.
+    """
     shape = values.shape[:-1]
     zeros = np.zeros(shape)
     high, low, aux, aux_low, count = zeros, zeros, zeros, zeros, zeros
@@ -128,6 +138,8 @@ def variance(
             else:
                 new_high, new_low = high + delta / count, low
                 new_aux, new_aux_low = aux + delta * (value - new_high), aux_low
+            if lenient:
+                new_aux = np.where(count == 1, 0.0, new_aux)
             high, low = np.where(here, new_high, high), np.where(here, new_low, low)
             aux, aux_low = np.where(here, new_aux, aux), np.where(here, new_aux_low, aux_low)
         return (aux + aux_low) / count

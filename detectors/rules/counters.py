@@ -1,0 +1,215 @@
+"""The metric that rules are written against, as a scrape would see it.
+
+``llm_alert_events_total{job_id,ip,event}`` counts a job's alerts. A virtual scraper reads it at
+whole multiples of the scrape interval, trace time; an alert counts from the first scrape at or
+after it. What a series shows before its first alert is the zero policy:
+
+==========  ====================================================================================
+none        nothing, as a plain counter; the first alert is no increase
+two-step    0 at the first scrape after its first alert, the true count from the next one on
+cross       0 from the start, for every node and every kind named beforehand
+seen        0 from the start, for every series that will ever be there: looks ahead
+==========  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import numpy as np
+
+from detectors.rules.labels import NAME, Labels, make
+from detectors.rules.series import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["METRIC", "ZEROS", "Counters", "History", "Zero", "block_of"]
+
+_T = TypeVar("_T", bound=np.generic)
+
+METRIC = "llm_alert_events_total"
+Zero = Literal["none", "two-step", "cross", "seen"]
+ZEROS: tuple[Zero, ...] = ("none", "two-step", "cross", "seen")
+
+
+def series_labels(job: str, node: str, kind: str) -> Labels:
+    """The label set of one counter."""
+    return make({NAME: METRIC, "job_id": job, "ip": node, "event": kind})
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All alerts of one job, as columns in order.
+
+    Attributes:
+        job: The job's id.
+        members: The job's nodes.
+        at: float64[n] trace seconds since the job's start, ascending.
+        node: int[n], codes into ``nodes``.
+        kind: int[n], codes into ``kinds``.
+        nodes: Names of nodes.
+        kinds: Names of kinds.
+        end: Trace seconds since the job's start at which the job ended.
+    """
+
+    job: str
+    members: tuple[str, ...]
+    at: NDArray[np.float64]
+    node: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    nodes: Sequence[str]
+    kinds: Sequence[str]
+    end: float
+
+
+def block_of(
+    history: History, grid: NDArray[np.int64], zero: Zero, vocabulary: Sequence[str] = ()
+) -> Block:
+    """Every counter of a job at every scrape.
+
+    Args:
+        history: The job's alerts.
+        grid: int64[m] milliseconds of the scrapes, ascending.
+        zero: See the module.
+        vocabulary: The kinds that ``cross`` begins with.
+    """
+    width = max(len(history.kinds), 1)
+    pair = history.node.astype(np.int64) * width + history.kind
+    unique, first, which = np.unique(pair, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")  # series in order of their first alert
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    names = [
+        (history.nodes[int(code) // width], history.kinds[int(code) % width])
+        for code in unique[order]
+    ]
+    begun: list[tuple[str, str]] = []
+    if zero == "cross":
+        begun = [(node, kind) for node in history.members for kind in vocabulary]
+    place = {name: row for row, name in enumerate(begun)}
+    rows = np.array([place.setdefault(name, len(place)) for name in names], np.int64)
+    values = np.zeros((len(place), len(grid)))
+    column = np.searchsorted(grid / 1000.0, history.at, side="left")
+    seen = column < len(grid)  # alerts after the last scrape are never seen
+    np.add.at(values, (rows[rank[which.reshape(-1)]][seen], column[seen]), 1.0)
+    np.cumsum(values, axis=1, out=values)
+    present = values > 0
+    if zero == "seen":
+        present[:] = True
+    present[: len(begun)] = True
+    if zero == "two-step":
+        before = np.zeros_like(present)
+        before[:, 1:] = present[:, :-1]
+        values[present & ~before] = 0.0
+    labels = [series_labels(history.job, node, kind) for node, kind in place]
+    return Block.dense(labels, grid, values, present)
+
+
+class Counters:
+    """The counters of one job, alert by alert and scrape by scrape.
+
+    Args:
+        job: The job's id.
+        members: Its nodes.
+        zero: See the module; ``seen`` cannot be had without the future.
+        vocabulary: The kinds that ``cross`` begins with.
+        reach: Milliseconds for which scrapes are kept.
+
+    Examples:
+        >>> counters = Counters("Job1", ("a",), "none", (), 300_000)
+        >>> counters.count("a", "hang")
+        >>> counters.scrape(15_000)
+        >>> counters.block().values.tolist()
+        [1.0]
+
+    """
+
+    def __init__(
+        self, job: str, members: Sequence[str], zero: Zero, vocabulary: Sequence[str], reach: int
+    ) -> None:
+        self._job = job
+        self._two_step = zero == "two-step"
+        self._reach = reach
+        self._row: dict[tuple[str, str], int] = {}
+        self._labels: list[Labels] = []
+        self._counts: NDArray[np.float64] = np.zeros(0)
+        self._shown: NDArray[np.bool_] = np.zeros(0, bool)
+        self._grid: list[int] = []
+        self._values: NDArray[np.float64] = np.zeros((0, 0))
+        self._present: NDArray[np.bool_] = np.zeros((0, 0), bool)
+        self._begin = 0
+        if zero == "cross":
+            for node in members:
+                for kind in vocabulary:
+                    self._new(node, kind)
+
+    def _new(self, node: str, kind: str) -> int:
+        row = self._row[node, kind] = len(self._labels)
+        self._labels.append(series_labels(self._job, node, kind))
+        if row >= len(self._counts):
+            size = max(64, 2 * row)
+            self._counts = _grown(self._counts, (size,))
+            self._shown = _grown(self._shown, (size,))
+        return row
+
+    def count(self, node: str, kind: str) -> None:
+        """Take in one alert."""
+        row = self._row.get((node, kind))
+        if row is None:
+            row = self._new(node, kind)
+        self._counts[row] += 1
+
+    def scrape(self, at: int) -> None:
+        """Read all counters at ``at`` milliseconds."""
+        rows, column = len(self._labels), len(self._grid)
+        if rows > self._values.shape[0] or column >= self._values.shape[1]:
+            self._make_room(rows, column)
+            column = len(self._grid)
+        self._grid.append(at)
+        counts = self._counts[:rows]
+        if self._two_step:
+            counts = np.where(self._shown[:rows], counts, 0.0)
+            self._shown[:rows] = True
+        self._values[:rows, column] = counts
+        self._present[:rows, column] = True
+
+    def _make_room(self, rows: int, column: int) -> None:
+        """Let old scrapes go, and grow where that is not enough."""
+        oldest = self._grid[-1] - self._reach if self._grid else 0
+        drop = int(np.searchsorted(self._grid, oldest, side="left"))
+        if drop * 2 >= column > 0 and drop:
+            self._values = np.ascontiguousarray(self._values[:, drop:])
+            self._present = np.ascontiguousarray(self._present[:, drop:])
+            del self._grid[:drop]
+            column -= drop
+        height = max(self._values.shape[0], 64)
+        while height < rows:
+            height *= 2
+        width = max(self._values.shape[1], 64)
+        while width <= column:
+            width *= 2
+        self._values = _grown(self._values, (height, width))
+        self._present = _grown(self._present, (height, width))
+
+    def block(self) -> Block:
+        """What has been scraped, as far back as rules may look."""
+        rows, columns = len(self._labels), len(self._grid)
+        oldest = self._grid[-1] - self._reach if self._grid else 0
+        begin = int(np.searchsorted(self._grid, oldest, side="left"))
+        return Block.dense(
+            list(self._labels),
+            np.array(self._grid[begin:], np.int64),
+            self._values[:rows, begin:columns],
+            self._present[:rows, begin:columns],
+        )
+
+
+def _grown(array: NDArray[_T], shape: tuple[int, ...]) -> NDArray[_T]:
+    """A larger array with the same contents in its corner."""
+    larger = np.zeros(tuple(map(max, array.shape, shape)), array.dtype)
+    larger[tuple(map(slice, array.shape))] = array
+    return larger

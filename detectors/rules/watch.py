@@ -1,0 +1,411 @@
+"""A rule file over one job: step by step as time goes, or the whole job at once.
+
+Both give the same verdicts. At one instant the scrape comes first, then the groups in the order
+of the file, and in a group its rules in order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from detectors.rules.counters import Counters, History, block_of
+from detectors.rules.errors import EvaluationError
+from detectors.rules.evaluation import Evaluator
+from detectors.rules.groups import Alerts, Change, Element, identity, recorded
+from detectors.rules.labels import NAME, Labels, show
+from detectors.rules.series import STALE, Block, Storage, Vector
+from replay.api import Job, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from detectors.rules.files import Group, Rule
+    from detectors.rules.program import Program
+
+    Times = NDArray[np.int64]
+    Elements = list[tuple[Labels, float]]
+
+__all__ = ["Step", "Watch", "judge", "ticks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one instant brought.
+
+    Attributes:
+        at: Milliseconds of trace time.
+        verdicts: Said at that instant.
+    """
+
+    at: int
+    verdicts: tuple[Verdict, ...]
+
+
+def _after(at: int, period: int, offset: int) -> int:
+    """The first whole multiple, shifted by ``offset``, that is later."""
+    return (at - offset) // period * period + period + offset
+
+
+def first_tick(first_alert: float | None, program: Program) -> int:
+    """The scrape at which watching begins: that of the start, or of an earlier alert."""
+    if first_alert is None or first_alert >= 0:
+        return 0
+    scrape = program.settings.scrape
+    tick = int(np.floor(first_alert * 1000 / scrape)) * scrape
+    while tick / 1000.0 < first_alert:
+        tick += scrape
+    return tick
+
+
+def ticks(start: int, end: float, period: int, offset: int) -> Times:
+    """All times of a grid from ``start`` (milliseconds) to ``end`` (seconds)."""
+    first = _after(start - 1, period, offset)
+    last = int(np.ceil(end * 1000)) + 1
+    grid = np.arange(first, last + 1, period, dtype=np.int64)
+    return grid[grid / 1000.0 <= end]
+
+
+@dataclass(slots=True)
+class Book:
+    """Who is accused: turns what alerts do into verdicts on nodes.
+
+    Several alerts may accuse one node; it is raised with the first and retracted with the last.
+    """
+
+    label: str
+    _firing: Counter[str | None] = field(default_factory=Counter)
+
+    def take(self, at: int, changes: list[tuple[Rule, Change]]) -> list[Verdict]:
+        """Take in all changes of one instant, in the order of their rules."""
+        del at
+        before: dict[str | None, int] = {}
+        reasons: dict[str | None, str] = {}
+        for rule, change in changes:
+            node = dict(change.labels).get(self.label)
+            before.setdefault(node, self._firing[node])
+            self._firing[node] += 1 if change.kind == "firing" else -1
+            if change.kind == "firing":
+                reasons.setdefault(node, _reason(rule, change))
+        verdicts = []
+        for node in sorted(before, key=lambda name: (name is not None, name or "")):
+            now = self._firing[node]
+            if now and not before[node]:
+                verdicts.append(Verdict(node, "raise", reason=reasons[node]))
+            elif before[node] and not now:
+                verdicts.append(Verdict(node, "retract", reason="resolved"))
+            if not now:
+                del self._firing[node]
+        return verdicts
+
+
+def _reason(rule: Rule, change: Change) -> str:
+    """The alert's first words for people, or its labels."""
+    element = change.element
+    for name in ("summary", "description", "message"):
+        template = rule.annotations.get(name)
+        if template is not None and element is not None:
+            return template.render(dict(element.source), element.value)
+    name = rule.name
+    return name + show(tuple(pair for pair in change.labels if pair[0] != "alertname"))
+
+
+@dataclass(slots=True)
+class _State:
+    """A rule and what it remembers."""
+
+    rule: Rule
+    group: Group
+    alerts: Alerts | None
+    heard: bool
+    firing: dict[Labels, None] = field(default_factory=dict)
+    recorded: frozenset[Labels] = frozenset()
+    names: dict[Labels, Labels] = field(default_factory=dict)
+
+    def elements(self, found: Elements) -> list[Element]:
+        """Name what was found: the alerts, or the series to record."""
+        if len(found) > self.group.limit > 0 and self.alerts is None:
+            raise EvaluationError(f"exceeded limit of {self.group.limit} with series")
+        constant = self.alerts is None or not any(
+            template.uses_value for template in self.rule.labels.values()
+        )
+        out = []
+        for labels, value in found:
+            name = self.names.get(labels) if constant else None
+            if name is None:
+                name = (
+                    recorded(self.rule, labels)
+                    if self.alerts is None
+                    else identity(self.rule, labels, value)
+                )
+                if constant:
+                    self.names[labels] = name
+            out.append(Element(name, value, labels))
+        return out
+
+    def step(self, at: int, found: Elements | None) -> list[Change]:
+        """What the rule's alerts do at one time; None stands for a failed evaluation."""
+        alerts = self.alerts
+        if alerts is None or found is None:
+            return []
+        if not found and not alerts.active:
+            return []
+        try:
+            changes = alerts.step(at, self.elements(found))
+        except EvaluationError:
+            changes = [
+                Change("resolved", labels, at) for labels in self.firing if not alerts.active
+            ]
+        for change in changes:
+            if change.kind == "firing":
+                self.firing[change.labels] = None
+            else:
+                self.firing.pop(change.labels, None)
+        return changes if self.heard else []
+
+
+def _states(program: Program) -> list[_State]:
+    wanted = program.settings.alert
+    return [
+        _State(
+            rule,
+            group,
+            Alerts(rule, group.limit) if rule.alerting else None,
+            wanted in {"", rule.name},
+        )
+        for group in program.file.groups
+        for rule in group.rules
+    ]
+
+
+def _evaluator(program: Program, storage: Storage) -> Evaluator:
+    settings = program.settings
+    return Evaluator(
+        storage,
+        settings.dialect,
+        lookback=settings.lookback,
+        subquery_step=settings.interval,
+    )
+
+
+def _columns(answer: Vector | NDArray[np.float64] | str, steps: int) -> list[Elements | None]:
+    """What an evaluation gave at each step."""
+    if isinstance(answer, str):
+        return [None] * steps
+    if not isinstance(answer, Vector):
+        return [[((), float(value))] for value in answer]
+    out: list[Elements | None] = [[] for _ in range(steps)]
+    at_step, at_row = np.nonzero(answer.present.T)
+    values = answer.values[at_row, at_step]
+    for step, row, value in zip(at_step.tolist(), at_row.tolist(), values.tolist(), strict=True):
+        column = out[step]
+        if column is not None:
+            column.append((answer.labels[row], value))
+    return out
+
+
+def _evaluated(evaluator: Evaluator, rule: Rule, times: Times) -> list[Elements | None]:
+    """What a rule gives at each time; None where it fails.
+
+    A failure belongs to single steps: the times are halved until it stands alone.
+    """
+    if not len(times):
+        return []
+    try:
+        return _columns(evaluator.steps(rule.expr, times), len(times))
+    except EvaluationError:
+        if len(times) == 1:
+            return [None]
+        half = len(times) // 2
+        return [
+            *_evaluated(evaluator, rule, times[:half]),
+            *_evaluated(evaluator, rule, times[half:]),
+        ]
+
+
+class Watch:
+    """Watches one job as its time goes by.
+
+    Args:
+        program: The rules.
+        job: The job.
+
+    Attributes:
+        next: Milliseconds of trace time at which :meth:`tick` is due.
+    """
+
+    def __init__(self, program: Program, job: Job) -> None:
+        settings = program.settings
+        self._program = program
+        self._counters = Counters(
+            job.id, job.nodes, settings.zero, settings.vocabulary, program.reach
+        )
+        self._states = _states(program)
+        self._book = Book(settings.label)
+        self._storage = Storage()
+        self._written = any(not rule.alerting for rule in program.file.rules) or program.sequential
+        self._begun = False
+        self.next = 0
+
+    def count(self, at: float, node: str, kind: str) -> None:
+        """Take in one alert, at ``at`` trace seconds."""
+        if not self._begun:
+            self._begun = True
+            self.next = first_tick(at, self._program)
+        self._counters.count(node, kind)
+
+    def tick(self) -> Step:
+        """Scrape and evaluate what is due at :attr:`next`, and move on."""
+        at, settings = self.next, self._program.settings
+        self._begun = True
+        if at % settings.scrape == 0:
+            self._counters.scrape(at)
+        verdicts: list[Verdict] = []
+        due = [
+            group
+            for group in self._program.file.groups
+            if (at - settings.eval_offset) % self._program.period(group) == 0
+        ]
+        if due:
+            verdicts = self._evaluate(at, due)
+        grids = [(settings.scrape, 0)]
+        grids += [
+            (self._program.period(group), settings.eval_offset)
+            for group in self._program.file.groups
+        ]
+        self.next = min(_after(at, period, offset) for period, offset in grids)
+        return Step(at, tuple(verdicts))
+
+    def _evaluate(self, at: int, due: list[Group]) -> list[Verdict]:
+        self._storage.replace(self._counters.block(), at - self._program.reach)
+        evaluator = _evaluator(self._program, self._storage)
+        changes: list[tuple[Rule, Change]] = []
+        for state in self._states:
+            if not any(state.group is group for group in due):
+                continue
+            query_at = at - state.group.query_offset
+            found = _evaluated(evaluator, state.rule, np.array([query_at], np.int64))[0]
+            changes += [(state.rule, change) for change in state.step(at, found)]
+            if self._written and found is not None:
+                self._write(state, query_at, found)
+        return self._book.take(at, changes) if changes else []
+
+    def _write(self, state: _State, at: int, found: Elements) -> None:
+        """Store what a rule recorded, or its alerts."""
+        if state.alerts is None:
+            try:
+                samples = _recordings(state.elements(found))
+            except EvaluationError:
+                return
+        elif self._program.sequential:
+            samples = _alert_samples(state.alerts)
+        else:
+            return
+        for labels in state.recorded - samples.keys():
+            self._storage.append(labels, [at], [STALE])
+        for labels, value in samples.items():
+            self._storage.append(labels, [at], [value])
+        state.recorded = frozenset(samples)
+
+
+def _recordings(elements: list[Element]) -> dict[Labels, float]:
+    samples: dict[Labels, float] = {}
+    for element in elements:
+        if element.labels in samples:
+            raise EvaluationError(
+                "vector contains metrics with the same labelset after applying rule labels"
+            )
+        samples[element.labels] = element.value
+    return samples
+
+
+def _alert_samples(alerts: Alerts) -> dict[Labels, float]:
+    """``ALERTS`` and ``ALERTS_FOR_STATE``."""
+    samples: dict[Labels, float] = {}
+    for alert in alerts.active.values():
+        state = "pending" if alert.fired_at is None else "firing"
+        pairs = dict(alert.labels)
+        named = {**pairs, NAME: "ALERTS", "alertstate": state}
+        samples[tuple(sorted(named.items()))] = 1.0
+        since = {**pairs, NAME: "ALERTS_FOR_STATE"}
+        samples[tuple(sorted(since.items()))] = float(alert.active_at // 1000)
+    return samples
+
+
+def judge(program: Program, history: History) -> list[Step]:
+    """Watch a whole job at once.
+
+    Returns:
+        The instants at which something was said, ascending.
+    """
+    if program.sequential:
+        return list(_replayed(program, history))
+    settings = program.settings
+    start = first_tick(float(history.at[0]) if len(history.at) else None, program)
+    grid = ticks(start, history.end, settings.scrape, 0)
+    storage = Storage()
+    storage.add(block_of(history, grid, settings.zero, settings.vocabulary))
+    evaluator = _evaluator(program, storage)
+    by_time: dict[int, list[tuple[Rule, Change]]] = {}
+    for state in _states(program):
+        times = ticks(start, history.end, program.period(state.group), settings.eval_offset)
+        query_times = times - state.group.query_offset
+        columns = _evaluated(evaluator, state.rule, query_times)
+        if state.alerts is None:
+            block = _recorded_block(state, query_times, columns)
+            if block is not None:
+                storage.add(block)
+            continue
+        for at, found in zip(times.tolist(), columns, strict=True):
+            for change in state.step(at, found):
+                by_time.setdefault(at, []).append((state.rule, change))
+    book = Book(settings.label)
+    said = ((at, book.take(at, by_time[at])) for at in sorted(by_time))
+    return [Step(at, tuple(verdicts)) for at, verdicts in said if verdicts]
+
+
+def _recorded_block(state: _State, times: Times, columns: list[Elements | None]) -> Block | None:
+    """What a recording rule wrote over the whole job."""
+    place: dict[Labels, int] = {}
+    cells: list[tuple[int, int, float]] = []
+    before: set[int] = set()
+    for step, found in enumerate(columns):
+        if found is None:
+            continue
+        try:
+            samples = _recordings(state.elements(found))
+        except EvaluationError:
+            continue
+        rows = {place.setdefault(labels, len(place)): value for labels, value in samples.items()}
+        cells += [(row, step, STALE) for row in before - rows.keys()]
+        cells += [(row, step, value) for row, value in rows.items()]
+        before = set(rows)
+    if not place:
+        return None
+    values, present = np.zeros((len(place), len(times))), np.zeros((len(place), len(times)), bool)
+    row_of, step_of = np.array([cell[:2] for cell in cells], np.int64).T
+    values[row_of, step_of] = np.array([cell[2] for cell in cells])
+    present[row_of, step_of] = True
+    return Block.dense(list(place), times, values, present)
+
+
+def _replayed(program: Program, history: History) -> Iterator[Step]:
+    """Feed a whole job to a watch, step by step."""
+    watch = Watch(program, Job(history.job, history.members))
+    number, total = 0, len(history.at)
+    if total:
+        watch.next = first_tick(float(history.at[0]), program)
+    nodes, kinds = history.node.tolist(), history.kind.tolist()
+    moments = history.at.tolist()
+    while watch.next / 1000.0 <= history.end:
+        while number < total and moments[number] <= watch.next / 1000.0:
+            watch.count(moments[number], history.nodes[nodes[number]], history.kinds[kinds[number]])
+            number += 1
+        step = watch.tick()
+        if step.verdicts:
+            yield step
