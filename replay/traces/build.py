@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from replay.traces.columns import Inspection, job_runs
 from replay.traces.findings import shown
 from replay.traces.model import EVENTS, Trace
 from replay.traces.names import natural_key
-from replay.traces.tally import Tally
+from replay.traces.tally import Run, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,10 +93,12 @@ class TraceBuilder:
         at = inspection.offsets(texts, ns, starts[rows.job])
         columns = [pa.array(rows.job), ip, texts, event, pa.array(at)]
         piece = pa.RecordBatch.from_arrays(columns, schema=EVENTS)
-        good = np.flatnonzero(~inspection.bad)
-        if len(good) < len(rows.job):
+        place = rows.place
+        if inspection.bad.any():
+            good = np.flatnonzero(~inspection.bad)
             piece = piece.take(good)
-        self._tally(piece, good, rows)
+            place = lambda row: rows.place(int(good[row]))  # noqa: E731 - shorter than its def
+        self._tally(piece, place)
         self._pieces.append(self._within(piece))
 
     def build(self, source: str, form: str) -> Trace:
@@ -104,22 +107,20 @@ class TraceBuilder:
             warn_of_job(job, tally.events, place, self.findings)
             tally.warn(self.outside, self.findings)
         order = sorted(range(len(self._jobs)), key=lambda i: natural_key(self._jobs[i].id))
-        events = pa.Table.from_batches(self._pieces, EVENTS)
+        events = pa.Table.from_batches(self._pieces, EVENTS).unify_dictionaries()
         self._pieces.clear()
-        events = _by_job(events, order).unify_dictionaries()
+        events = _by_job(events, order)
         return Trace(tuple(self._jobs[i] for i in order), events, source, form, self.findings)
 
-    def _tally(self, piece: pa.RecordBatch, good: NDArray[np.intp], rows: Rows) -> None:
-        """Count what is odd, job by job; row ``i`` of the piece is row ``good[i]`` of ``rows``."""
-
-        def place_of(numbers: NDArray[np.intp]) -> Callable[[int], Place]:
-            return lambda row: rows.place(int(numbers[row]))
-
+    def _tally(self, piece: pa.RecordBatch, place: Callable[[int], Place]) -> None:
+        """Count what is odd, job by job."""
+        at: NDArray[np.int64] = piece.column("at").to_numpy()
+        ip: Column = piece.column("ip")
+        codes: NDArray[np.int32] = ip.indices.to_numpy()
+        nodes = ip.dictionary.to_pylist()
         for number, where in job_runs(piece.column("job").to_numpy(), len(self._jobs)):
-            run = _rows(piece, where)
-            at = run.column("at").to_numpy()
-            place = place_of(good[where])
-            self._tallies[number].add(at, run.column("ip"), run.column("event_time"), place)
+            run = Run(piece, where, at[where], codes[where], nodes, place)
+            self._tallies[number].add(run)
 
     def _within(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         if self.outside == "keep":
@@ -139,18 +140,15 @@ def _by_job(events: pa.Table, order: Sequence[int]) -> pa.Table:
     job = rank[events.column("job").to_numpy()]
     if np.all(job[1:] >= job[:-1]):
         return events.set_column(0, EVENTS.field("job"), pa.array(job))
-    runs = sorted(job_runs(job, len(order)), key=lambda run: run[0])
-    if isinstance(runs[0][1], slice):
-        events = pa.concat_tables([_rows(events, where) for _, where in runs])
+    runs = sorted(job_runs(job, len(order)), key=itemgetter(0))
+    slices = [where for _, where in runs if isinstance(where, slice)]
+    if slices:
+        pieces = [events.slice(where.start, where.stop - where.start) for where in slices]
+        events = pa.concat_tables(pieces)
     else:
         events = _taken(events, np.concatenate([where for _, where in runs]))
-    return events.set_column(0, EVENTS.field("job"), pa.array(np.sort(job)))
-
-
-def _rows(piece: Any, where: NDArray[np.intp] | slice) -> Any:
-    if isinstance(where, slice):
-        return piece.slice(where.start, where.stop - where.start)
-    return piece.take(where)
+    job = np.concatenate([job[where] for _, where in runs])
+    return events.set_column(0, EVENTS.field("job"), pa.array(job))
 
 
 def _taken(events: pa.Table, where: NDArray[np.intp]) -> pa.Table:

@@ -24,6 +24,8 @@ __all__ = ["EVENT_COLUMNS", "Inspection", "Rows", "job_runs"]
 EVENT_COLUMNS = ("ip", "event_time", "event")
 """What every row of events holds."""
 
+_NONE = np.zeros(0, bool)  # a mask of no rows
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -57,12 +59,15 @@ class Inspection:
         """A column of names, dictionary-encoded; nulls are marked as bad."""
         names = as_names(self.rows.columns[column])
         words: Column = names.dictionary
-        codes = names.indices.fill_null(0).to_numpy()
-        nulls = _mask(names.is_null())
+        nulls = _mask(names.is_null()) if names.null_count else _NONE
+        codes = names.indices.fill_null(0) if names.null_count else names.indices
 
         def having(words_so: Column) -> NDArray[np.bool_]:
             faulty = _mask(words_so)
-            return faulty[codes] & ~nulls if faulty.any() else faulty[:0]
+            if not faulty.any():
+                return _NONE
+            mask: NDArray[np.bool_] = faulty[codes.to_numpy()]
+            return mask & ~nulls if len(nulls) else mask
 
         def say(what: str, remedy: str) -> Explain:
             return lambda row: (what, names[row].as_py() or None, remedy)
@@ -81,24 +86,30 @@ class Inspection:
         """The column of times, as written and in nanoseconds."""
         column = "event_time"
         texts = self.rows.columns[column].cast(pa.string())
-        nulls = _mask(texts.is_null())
-        ns, bad = parse_times(texts.fill_null(""))
-
-        def explain(row: int) -> tuple[str, str | None, str]:
-            text = texts[row].as_py()
-            return why_not(text or "")[0], text or None, why_not(text or "")[1]
-
-        self.refuse(
-            column, nulls, "empty", lambda _: ("null in place of a time", None, "fill it in")
-        )
-        self.refuse(column, bad & ~nulls, "bad-time", explain)
+        nulls = _NONE
+        if texts.null_count:
+            nulls, texts = _mask(texts.is_null()), texts.fill_null("")
+            say = "null in place of a time", None, "fill it in"
+            self.refuse(column, nulls, "empty", lambda _: say)
+        ns, bad = parse_times(texts)
+        if len(nulls):
+            bad &= ~nulls
+        self.refuse(column, bad, "bad-time", lambda row: _why_not(texts, row))
         return texts, ns
 
     def offsets(
         self, texts: Column, ns: NDArray[np.int64], starts: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Nanoseconds since each row's job started."""
+        """Nanoseconds since each row's job started.
+
+        Args:
+            texts: The times as written.
+            ns: The times.
+            starts: When each row's job started.
+        """
         at = ns - starts
+        if _fits(ns, starts):
+            return at
         wrapped = ((ns ^ starts) & (ns ^ at)) < 0
         what, remedy = "a time more than 292 years from the job's start", "correct it"
         self.refuse(
@@ -118,8 +129,8 @@ class Inspection:
         Raises:
             TraceError: When strict and there is such a row.
         """
-        if mask.any():
-            self.findings.of_rows("error", kind, mask, self.rows.place, column, explain)
+        self.findings.of_rows("error", kind, mask, self.rows.place, column, explain)
+        if len(mask):
             self.bad |= mask
 
 
@@ -149,6 +160,21 @@ def job_runs(job: NDArray[np.int32], jobs: int) -> Iterator[tuple[int, NDArray[n
 
 def _edges(job: NDArray[np.int32]) -> NDArray[np.intp]:
     return np.concatenate(([0], np.flatnonzero(np.diff(job)) + 1, [len(job)]))
+
+
+def _fits(ns: NDArray[np.int64], starts: NDArray[np.int64]) -> bool:
+    """Whether no difference of these can leave 64 bits."""
+    if not len(ns):
+        return True
+    longest = int(ns.max()) - int(starts.min())
+    shortest = int(ns.min()) - int(starts.max())
+    return shortest >= -(1 << 63) and longest < 1 << 63
+
+
+def _why_not(texts: Column, row: int) -> tuple[str, str | None, str]:
+    text = texts[row].cast(pa.binary()).as_py().decode("utf-8", "backslashreplace")
+    what, remedy = why_not(text)
+    return what, text or None, remedy
 
 
 def _mask(flags: Column) -> NDArray[np.bool_]:

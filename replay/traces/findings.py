@@ -170,6 +170,8 @@ class Findings:
         Raises:
             TraceError: When strict, these are errors, and there is one.
         """
+        if not mask.any():
+            return
         rows = mask.nonzero()[0]
         for row in rows[: self.KEPT].tolist():
             what, value, remedy = explain(row)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from replay.api import Job
 from replay.errors import UsageError
 from replay.traces.findings import Findings
+from replay.traces.texts import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,9 +21,9 @@ __all__ = ["EVENTS", "Trace", "TraceJob"]
 EVENTS = pa.schema(
     [
         ("job", pa.int32()),
-        ("ip", pa.dictionary(pa.int32(), pa.string())),
+        ("ip", NAMES),
         ("event_time", pa.string()),
-        ("event", pa.dictionary(pa.int32(), pa.string())),
+        ("event", NAMES),
         ("at", pa.int64()),
     ]
 )

@@ -20,7 +20,7 @@ from replay.traces.records import BadJsonError, load_json
 from replay.traces.texts import Column, as_names, as_text, misfit, utf8_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -81,7 +81,8 @@ def _read_events(table: _Table, builder: TraceBuilder) -> None:
         names = as_names(batch.columns["job_id"])
         words: list[str] = names.dictionary.to_pylist()
         numbers = np.array([*(builder.numbers.get(word, -1) for word in words), -1], np.int32)
-        job = numbers[names.indices.fill_null(len(words)).to_numpy()]
+        codes = names.indices.fill_null(len(words)) if names.null_count else names.indices
+        job = numbers[codes.to_numpy()]
         unknown = job < 0
 
         def explain(row: int, names: Column = names) -> tuple[str, str | None, str]:
@@ -153,7 +154,7 @@ class _Table:
         done = 0
         try:
             with _guarded(self.path):
-                for batch in self.file.iter_batches(_ROWS, columns=list(self.keys)):
+                for batch in _pooled(self.file.iter_batches(_ROWS, columns=list(self.keys))):
                     lines = np.arange(done + 1, done + 1 + len(batch))
                     columns = {key: as_text(batch.column(key)) for key in self.keys}
                     yield self._decodable(_Batch(self.path, lines, columns))
@@ -162,10 +163,10 @@ class _Table:
             self.findings.caught(error)
 
     def _decodable(self, batch: _Batch) -> _Batch:
-        """The rows whose texts are UTF-8; the others are reported."""
+        """The rows whose names are UTF-8; the others are reported. Times are parsed anyway."""
         bad = np.zeros(len(batch.lines), bool)
         for key, column in batch.columns.items():
-            faults = utf8_faults(column)
+            faults = None if key == "event_time" else utf8_faults(column)
             if faults is not None:
                 self.findings.of_rows("error", "not-text", faults, batch.place, key, _not_utf8)
                 bad |= faults
@@ -215,6 +216,24 @@ class _Table:
             columns.column(i).path == key and columns.column(i).physical_type == "INT96"
             for i in range(len(columns))
         )
+
+
+def _pooled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches: hubs write files in groups of a thousand rows."""
+    pool: list[pa.RecordBatch] = []
+    for batch in batches:
+        if pool and sum(map(len, pool)) + len(batch) > _ROWS:
+            yield _one(pool)
+            pool = []
+        pool.append(batch)
+    if pool:
+        yield _one(pool)
+
+
+def _one(pool: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(pool) == 1:
+        return pool[0]
+    return pa.Table.from_batches(pool).unify_dictionaries().combine_chunks().to_batches()[0]
 
 
 def _is_plain_text(schema: pa.Schema, name: str) -> bool:

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from replay.traces.findings import Findings, Place
     from replay.traces.model import TraceJob
-    from replay.traces.texts import Column
 
-__all__ = ["Tally"]
+__all__ = ["Run", "Tally"]
 
 _DONE = {"keep": "kept", "clip": "moved to its edge", "drop": "left out"}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Some rows of one job, in the order of the file.
+
+    Attributes:
+        piece: Columns of many jobs.
+        where: Which rows of it these are.
+        at: Their nanoseconds since the job's start, int64[n].
+        ip: Their nodes as codes into ``nodes``, int32[n].
+        nodes: Every node of the piece.
+        place: Where row ``i`` of the piece stands.
+    """
+
+    piece: pa.RecordBatch
+    where: NDArray[np.intp] | slice
+    at: NDArray[np.int64]
+    ip: NDArray[np.int32]
+    nodes: Sequence[str]
+    place: Callable[[int], Place]
 
 
 class Tally:
@@ -31,43 +52,28 @@ class Tally:
     def __init__(self, job: TraceJob) -> None:
         self.job = job
         self.events = 0
-        self._last: int | None = None
+        self._newest: int | None = None
         self._counts = {"unsorted": 0, "outside": 0, "unlisted": 0}
-        self._first: dict[str, tuple[Place, str]] = {}
+        self._first: dict[str, tuple[Place, str, str]] = {}
         self._unlisted: set[str] = set()
 
-    def add(
-        self,
-        at: NDArray[np.int64],
-        ip: Column,
-        event_time: Column,
-        place: Callable[[int], Place],
-    ) -> None:
-        """Count rows, in the order of the file.
-
-        Args:
-            at: Nanoseconds since the job's start.
-            ip: Their nodes.
-            event_time: Their times, as written.
-            place: Where row ``i`` stands.
-        """
+    def add(self, run: Run) -> None:
+        """Count rows that follow those before them in the file."""
+        at = run.at
         self.events += len(at)
-        before = at[0] if self._last is None else self._last
-        self._last = int(at[-1])
-        self._count("unsorted", np.diff(at, prepend=before) < 0, event_time, place)
-        self._count("outside", (at < 0) | (at > self.job.duration_ns), event_time, place)
-        codes = pc.unique(ip.indices)
-        strange = [
-            (code, node)
-            for code, node in zip(
-                codes.to_pylist(), ip.dictionary.take(codes).to_pylist(), strict=True
-            )
-            if node not in self.job.ip_status
-        ]
+        before = at[0] if self._newest is None else self._newest
+        self._newest = int(at[-1])
+        if at[0] < before or (at[1:] < at[:-1]).any():
+            self._count("unsorted", "event_time", np.diff(at, prepend=before) < 0, run)
+        if at.min() < 0 or at.max() > self.job.duration_ns:
+            outside = (at < 0) | (at > self.job.duration_ns)
+            self._count("outside", "event_time", outside, run)
+        codes = np.flatnonzero(np.bincount(run.ip))
+        nodes = [run.nodes[code] for code in codes.tolist()]
+        strange = [i for i, node in enumerate(nodes) if node not in self.job.ip_status]
         if strange:
-            self._unlisted.update(node for _, node in strange)
-            mask = np.isin(ip.indices.to_numpy(), [code for code, _ in strange])
-            self._count("unlisted", mask, ip, place)
+            self._unlisted.update(nodes[i] for i in strange)
+            self._count("unlisted", "ip", np.isin(run.ip, codes[strange]), run)
 
     def warn(self, outside: str, findings: Findings) -> None:
         """Report what was counted.
@@ -76,32 +82,21 @@ class Tally:
             outside: What was done with alerts outside the job's span.
             findings: Takes the warnings.
         """
-        job, counts = self.job.id, self._counts
+        counts, job = self._counts, self.job.id
         said = {
-            "unsorted": (
-                "event_time",
-                f"{counts['unsorted']} alerts of {job} come after a later one; they are replayed in order of time",
-            ),
-            "outside": (
-                "event_time",
-                f"{counts['outside']} alerts of {job} lie outside its span and are {_DONE[outside]}; the first",
-            ),
-            "unlisted": (
-                "ip",
-                f"{counts['unlisted']} alerts of {job} come from {len(self._unlisted)} nodes that ip_status does not list; the first",
-            ),
+            "unsorted": "come after a later one and are replayed in order of time",
+            "outside": f"lie outside its span and are {_DONE[outside]}",
+            "unlisted": f"come from {len(self._unlisted)} nodes that ip_status does not list",
         }
-        for kind, (column, what) in said.items():
+        for kind, what in said.items():
             if counts[kind]:
-                place, value = self._first[kind]
-                findings.warn(kind, what, place, column, value)
+                place, column, value = self._first[kind]
+                sentence = f"{counts[kind]} alerts of {job} {what}; the first"
+                findings.warn(kind, sentence, place, column, value)
 
-    def _count(
-        self, kind: str, mask: NDArray[np.bool_], values: Column, place: Callable[[int], Place]
-    ) -> None:
-        if not mask.any():
-            return
+    def _count(self, kind: str, column: str, mask: NDArray[np.bool_], run: Run) -> None:
         self._counts[kind] += int(np.count_nonzero(mask))
         if kind not in self._first:
             row = int(np.argmax(mask))
-            self._first[kind] = place(row), values[row].as_py()
+            row = row + run.where.start if isinstance(run.where, slice) else int(run.where[row])
+            self._first[kind] = run.place(row), column, str(run.piece.column(column)[row])

@@ -11,10 +11,13 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Column", "as_names", "as_text", "misfit", "utf8_faults"]
+__all__ = ["NAMES", "Column", "as_names", "as_text", "misfit", "utf8_faults"]
 
 Column = Any
 """An Arrow array; of what type is known only at run time, so the type checker is told nothing."""
+
+NAMES = pa.dictionary(pa.int32(), pa.string())
+"""The type that columns of few words and many rows have in memory."""
 
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
@@ -48,6 +51,8 @@ def as_text(column: Column) -> Column:
 
     """
     kind = column.type
+    if kind in {pa.string(), NAMES}:
+        return column
     if pa.types.is_dictionary(kind):
         indices, words = column.indices.cast(pa.int32()), as_text(column.dictionary)
         return pa.DictionaryArray.from_arrays(indices, words)

@@ -74,7 +74,7 @@ def why_not(text: str) -> tuple[str, str]:
 
 
 def parse_times(texts: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Parse a column of texts without nulls.
+    """Parse a column of texts without nulls; they need not be UTF-8.
 
     Returns:
         Nanoseconds, int64[n] (0 where refused), and which were refused, bool[n].
@@ -91,11 +91,11 @@ def parse_times(texts: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         except pa.ArrowInvalid:
             pass  # a bad one among them: go one by one and find it
     ns = np.zeros(len(texts), np.int64)
-    known: dict[str, int | None] = {}
-    for i, text in enumerate(texts.to_pylist()):
-        if text not in known:
-            known[text] = parse_one(text)
-        moment = known[text]
+    known: dict[bytes, int | None] = {}
+    for i, raw in enumerate(texts.cast(pa.binary()).to_pylist()):
+        if raw not in known:
+            known[raw] = parse_one(raw.decode("utf-8", "replace"))
+        moment = known[raw]
         if moment is None:
             bad[i] = True
         else:
