@@ -29,6 +29,7 @@ from replay.transports.memory import Channel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from replay.clock import Wall
     from replay.engine import Played
     from replay.messages import Message, TimedVerdict
     from replay.traces import Trace
@@ -160,6 +161,7 @@ class Replay:
         observers: Who looks on.
         run_id: Names this replay in messages.
         filtered: True when the trace holds not all jobs of its source.
+        wall: Wall time for a paced replay; the machine's own unless told otherwise.
     """
 
     def __init__(
@@ -171,6 +173,7 @@ class Replay:
         observers: Iterable[Observer] = (),
         run_id: str = "run",
         filtered: bool = False,
+        wall: Wall | None = None,
     ) -> None:
         self.trace = trace
         self.config = config
@@ -190,13 +193,14 @@ class Replay:
         paced = config.speed != MAX
         self._listener = _Listener(tuple(observers))
         watched = self._listener if self._listener.others else None
-        self._host = Host(self.detectors, self._listener, wall=time.time if paced else None)
+        self._host = Host(self.detectors, self._listener, wall=_unix(wall) if paced else None)
         self._channel = Channel("run") if paced else None
         self.player = Player(
             self.timeline,
             self._channel.sink.publish if self._channel else self._host.feed,
             _playback(config),
             run=run_id,
+            wall=wall,
             observer=watched,
         )
         self._listener.heard = self.player.heard
@@ -259,6 +263,11 @@ class Replay:
             },
         )
         return Run(self.config, log, scored, played, self._host.tally, played.complete)
+
+
+def _unix(wall: Wall | None) -> Callable[[], float]:
+    """Wall seconds (Unix), from the machine or from the wall given."""
+    return time.time if wall is None else lambda: wall.unix_ns() / 1e9
 
 
 def _seeded(spec: DetectorSpec, seed: int) -> DetectorSpec:

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from replay.cli.main import main
+import sys
+
+import replay
 
 __all__ = ["main"]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments == ["--version"]:  # before click is paid for
+        print(f"alert-replay, version {replay.__version__}")
+        return
+    from replay.cli.main import run_verb
+
+    sys.exit(run_verb(arguments))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
-import sys
 from typing import Any
 
 import click
 
+import replay
 from replay.errors import ReplayError
 
-__all__ = ["cli", "main"]
+__all__ = ["VERBS", "cli", "run_verb"]
 
 # verb → (module below replay.cli, command in it, one line of help)
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -43,6 +44,17 @@ class Verbs(click.Group):
             raise TypeError(f"replay.cli.{module}.{attribute} is not a command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, with a suggestion for a word that is nearly a verb."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], VERBS, n=1)
+            ctx.fail(
+                f"There is no verb {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else "")
+            )
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the verbs from the table, so that help imports nothing."""
         with formatter.section("Commands"):
@@ -50,27 +62,30 @@ class Verbs(click.Group):
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="alert-replay", prog_name="alert-replay")
+@click.version_option(replay.__version__, prog_name="alert-replay")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(**_: Any) -> None:
     """Replay the alert history of an LLM training job; score who gets blamed, and how early."""
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
-    arguments = sys.argv[1:] if argv is None else argv
+def run_verb(arguments: list[str]) -> int:
+    """Run one verb; give the exit code.
+
+    Args:
+        arguments: The words after the command's name.
+    """
     try:
         code = cli.main(args=arguments, prog_name="alert-replay", standalone_mode=False)
     except click.exceptions.Exit as done:
-        code = done.exit_code
+        return done.exit_code
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        code = 130
+        return 130
     except ReplayError as error:
         if "--debug" in arguments:
             raise
         click.echo(f"alert-replay: {error}", err=True)
-        code = error.exit_code
-    sys.exit(code if isinstance(code, int) else 0)
+        return error.exit_code
+    return code if isinstance(code, int) else 0

@@ -134,8 +134,11 @@ def _terminal() -> bool:
 def _warn(replay: Replay) -> None:
     trace, facts = replay.trace, replay.timeline.facts
     note(f"{trace.source}: {trace.form}, {len(trace)} jobs, {trace.events.num_rows} alerts")
-    for line in trace.findings.lines():
-        note(line)
+    if trace.findings.errors:  # what a lenient reader left out is always told
+        for line in trace.findings.lines():
+            note(line)
+    elif trace.findings.warnings:
+        note(f"{trace.findings.warnings} warnings; see: alert-replay validate {trace.source}")
     if facts.left_out:
         note(f"{facts.left_out} alerts are left out by the filters")
 
