@@ -5,6 +5,7 @@ Formulas follow Prometheus's ``promql/engine.go``, of 2.42 for the dialect ``pro
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,46 +24,50 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
-__all__ = ["Groups", "count_values", "group_rows", "pick", "reduce"]
+__all__ = ["Groups", "count_values", "pick", "reduce"]
 
 
 class Groups:
     """Which series are aggregated together.
 
+    Args:
+        series: Their label sets.
+        grouping: The labels of ``by`` or ``without``.
+        leave_out: Whether these are left out, rather than kept.
+        memory: What label sets became under the same grouping before; grows.
+
     Attributes:
         labels: The label set of each group.
         members: The numbers of its series, ascending.
+        of: int64[n]: the number of each series' group.
     """
 
     def __init__(
-        self, series: Sequence[Labels], grouping: Sequence[str], *, leave_out: bool
+        self,
+        series: Sequence[Labels],
+        grouping: Sequence[str],
+        *,
+        leave_out: bool,
+        memory: dict[Labels, Labels] | None = None,
     ) -> None:
-        names = set(grouping)
-        found: dict[Labels, list[int]] = {}
-        if leave_out:
-            names.add(NAME)
-            for row, labels in enumerate(series):
-                found.setdefault(without(labels, names), []).append(row)
-        elif names:
-            for row, labels in enumerate(series):
-                found.setdefault(keep(labels, names), []).append(row)
-        elif series:
-            found[()] = list(range(len(series)))
-        self.labels = list(found)
-        self.members = list(found.values())
-
-    def layers(self) -> NDArray[np.int64]:
-        """int64[groups, longest]: member numbers, -1 after a group's last."""
-        longest = max(map(len, self.members), default=0)
-        table = np.full((len(self.members), longest), -1)
-        for row, members in enumerate(self.members):
-            table[row, : len(members)] = members
-        return table
-
-
-def group_rows(vector: Vector, grouping: Sequence[str], *, leave_out: bool) -> Groups:
-    """Group the series of a vector by (or without) labels."""
-    return Groups(vector.labels, grouping, leave_out=leave_out)
+        names = {*grouping, NAME} if leave_out else set(grouping)
+        memory = {} if memory is None else memory
+        found: dict[Labels, int] = {}
+        self.labels: list[Labels] = []
+        self.members: list[list[int]] = []
+        of = []
+        for row, labels in enumerate(series):
+            key = memory.get(labels)
+            if key is None:
+                key = without(labels, names) if leave_out else keep(labels, names)
+                memory[labels] = key
+            number = found.setdefault(key, len(found))
+            if number == len(self.labels):
+                self.labels.append(key)
+                self.members.append([])
+            self.members[number].append(row)
+            of.append(number)
+        self.of = np.array(of, np.int64)
 
 
 def _stacked(vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], Floats]) -> Floats:
@@ -82,12 +87,34 @@ def _stacked(vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], F
     return out
 
 
-def _sum(values: Floats, mask: Mask, *, old: bool) -> Floats:
-    zeroed = np.where(mask, values, 0.0)
-    if old:
-        return np.add.accumulate(zeroed, axis=-1)[..., -1]
-    high, low = sums.total(zeroed)
-    return high + low
+def _sum(vector: Vector, groups: Groups, *, old: bool) -> Floats:
+    """Sums, series by series; zeros change nothing and are skipped."""
+    steps, size = vector.values.shape[1], len(groups.labels)
+    row, step = np.nonzero(vector.present & (vector.values != 0))
+    values = vector.values[row, step]
+    cell = groups.of[row] * steps + step
+    if old:  # bincount adds in order, plainly
+        return np.bincount(cell, values, size * steps).reshape(size, steps).astype(np.float64)
+    order = np.argsort(cell, kind="stable")
+    cell, values = cell[order], values[order]
+    begins = np.flatnonzero(np.diff(cell, prepend=-1))
+    rank = np.arange(len(cell)) - np.repeat(begins, np.diff(begins, append=len(cell)))
+    layers = np.argsort(rank, kind="stable")
+    edges = np.searchsorted(rank[layers], np.arange(rank.max(initial=-1) + 2))
+    high, low = np.zeros(size * steps), np.zeros(size * steps)
+    for begin, end in pairwise(edges.tolist()):  # the first value of every sum, the second, ...
+        layer = layers[begin:end]
+        place = cell[layer]
+        high[place], low[place] = sums.add(values[layer], high[place], low[place])
+    return (high + low).reshape(size, steps)
+
+
+def _counted(vector: Vector, groups: Groups) -> Floats:
+    """How many series of each group are there at each step."""
+    steps, size = vector.values.shape[1], len(groups.labels)
+    row, step = np.nonzero(vector.present)
+    counts = np.bincount(groups.of[row] * steps + step, minlength=size * steps)
+    return counts.astype(np.float64).reshape(size, steps)
 
 
 def _avg(values: Floats, mask: Mask, *, old: bool) -> Floats:
@@ -113,13 +140,10 @@ def _stddev(values: Floats, mask: Mask, *, old: bool) -> Floats:
 
 _REDUCERS: dict[str, Callable[..., Floats]] = {
     "avg": _avg,
-    "count": lambda values, mask, old: mask.sum(axis=-1).astype(float),  # noqa: ARG005 - one signature
-    "group": lambda values, mask, old: np.ones(mask.shape[:-1]),  # noqa: ARG005 - one signature
     "max": lambda values, mask, old: _extreme(values, mask, largest=True),  # noqa: ARG005 - one signature
     "min": lambda values, mask, old: _extreme(values, mask, largest=False),  # noqa: ARG005 - one signature
     "stddev": _stddev,
     "stdvar": _variance,
-    "sum": _sum,
 }
 
 
@@ -138,16 +162,15 @@ def reduce(
     with np.errstate(all="ignore"):
         if q is not None:
             values = _stacked(vector, groups, lambda value, mask: _quantile(value, mask, q))
-        elif op == "count":
-            values = np.zeros((len(groups.labels), vector.present.shape[1]))
-            for row, members in enumerate(groups.members):
-                values[row] = vector.present[members].sum(axis=0)
+        elif op == "sum":
+            values = _sum(vector, groups, old=old)
+        elif op in {"count", "group"}:
+            values = _counted(vector, groups)
+            values = np.minimum(values, 1.0) if op == "group" else values
         else:
             reducer = _REDUCERS[op]
             values = _stacked(vector, groups, lambda value, mask: reducer(value, mask, old=old))
-    present = np.zeros(values.shape, bool)
-    for row, members in enumerate(groups.members):
-        present[row] = vector.present[members].any(axis=0)
+    present = _counted(vector, groups) > 0
     drop = None
     if vector.drop is not None:
         drop = np.array([vector.drop[members].any() for members in groups.members], bool)

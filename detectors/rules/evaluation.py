@@ -115,6 +115,12 @@ class Evaluator:
     notes: dict[str, None] = field(default_factory=dict)
     _span: tuple[int, int] | None = None
     _step: int = 0
+    _grouped: dict[tuple[tuple[str, ...], bool], dict[Labels, Labels]] = field(
+        default_factory=dict, repr=False
+    )
+    _known: dict[tuple[Call, bytes, tuple[int, int] | None, int], Vector] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def _old(self) -> bool:
@@ -368,9 +374,11 @@ class Evaluator:
         return drop_names(result, delayed=self.delayed_names)
 
     def _note_counters(self, series: Sequence[Labels], expr: Expression) -> None:
-        if isinstance(unwrap(expr), Subquery):
+        node = unwrap(expr)
+        if not isinstance(node, Selector):
             return
-        for name in {dict(labels).get(NAME, "") for labels in series}:
+        names = [node.name] if node.name else {dict(labels).get(NAME, "") for labels in series}
+        for name in names:
             if name and not name.endswith(_COUNTER_SUFFIXES):
                 self.note(
                     "PromQL info: metric might not be a counter, name does not end in "
@@ -382,10 +390,7 @@ class Evaluator:
     def _of_call(self, call: Call, times: Times) -> Vector | Floats:
         name, args = call.func, call.args
         if name in RANGE_FUNCTIONS:
-            function = RANGE_FUNCTIONS[name]
-            return self._over_range(
-                name, args[0], times, lambda windows: function(windows, old=self._old)
-            )
+            return self._remembered(call, times)
         if name in ELEMENTWISE:
             return self._mapped(args[0], times, ELEMENTWISE[name])
         if name in PARAMETRIC:
@@ -397,6 +402,18 @@ class Evaluator:
             return np.full(len(times), self._step / 1000.0)
         special = getattr(self, f"_{name}")
         return special(args, times)  # type: ignore[no-any-return]  # looked up by name
+
+    def _remembered(self, call: Call, times: Times) -> Vector:
+        """A function of a range: rules often ask for the same one again."""
+        key = (call, times.tobytes(), self._span, self.storage.version)
+        if key not in self._known:
+            function = RANGE_FUNCTIONS[call.func]
+            if len(self._known) >= 32:
+                self._known.clear()
+            self._known[key] = self._over_range(
+                call.func, call.args[0], times, lambda windows: function(windows, old=self._old)
+            )
+        return self._known[key]
 
     def _mapped(
         self, expr: Expression, times: Times, function: Callable[[Floats], Floats]
@@ -626,7 +643,10 @@ class Evaluator:
 
     def _of_aggregate(self, node: Aggregate, times: Times) -> Vector:
         vector = self.vector(node.expr, times)
-        groups = aggregation.group_rows(vector, node.grouping, leave_out=node.without)
+        memory = self._grouped.setdefault((node.grouping, node.without), {})
+        groups = aggregation.Groups(
+            vector.labels, node.grouping, leave_out=node.without, memory=memory
+        )
         if node.op == "count_values":
             label = node.param
             bare = unwrap(label) if label is not None else None

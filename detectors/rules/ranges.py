@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from detectors.rules.series import Windows
+    from detectors.rules.series import Block, Windows
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
@@ -119,57 +119,52 @@ def extrapolated(windows: Windows, *, counter: bool, rate: bool, old: bool) -> R
         rate: Whether the result is per second.
         old: Whether to round as before 2.51, where a counter's way to zero came first.
     """
-    present, first, last = _edges(windows, 2)
-    if not present.any():
-        return np.zeros(present.shape), present
-    first_value = _value_at(windows, first)
-    first_time, last_time = _time_at(windows, first), _time_at(windows, last)
+    present = windows.count >= 2
+    out = np.zeros(present.shape)
+    cell = np.flatnonzero(present)
+    first, last = windows.lo.reshape(-1)[cell], windows.hi.reshape(-1)[cell] - 1
+    values, times = windows.block.values, windows.block.times
     with np.errstate(all="ignore"):
-        result = _value_at(windows, last) - first_value
+        result = values[last] - values[first]
         if counter:
-            result = _with_resets(windows, result)
-        sampled = (last_time - first_time) / 1000.0
-        spacing = sampled / (windows.count - 1)
-        to_start = (first_time - windows.start) / 1000.0
-        to_end = (windows.end - last_time) / 1000.0
+            _add_resets(windows.block, first, last, result)
+        # where nothing changed, the extrapolation has nothing to stretch
+        moved = np.flatnonzero(result != 0)
+        cell, first, last, result = cell[moved], first[moved], last[moved], result[moved]
+        step = cell % present.shape[1] if len(cell) else cell
+        sampled = (times[last] - times[first]) / 1000.0
+        spacing = sampled / (last - first)
+        to_start = (times[first] - windows.start[step]) / 1000.0
+        to_end = (windows.end[step] - times[last]) / 1000.0
         threshold = spacing * 1.1
         to_zero = np.where(
-            (result > 0) & (first_value >= 0), sampled * (first_value / result), np.inf
+            (result > 0) & (values[first] >= 0), sampled * (values[first] / result), np.inf
         )
         if counter and old:
             to_start = np.minimum(to_start, to_zero)
-        if old:
-            to_start = np.where(to_start < threshold, to_start, spacing / 2)
-        else:
-            to_start = np.where(to_start >= threshold, spacing / 2, to_start)
+        to_start = np.where(to_start < threshold, to_start, spacing / 2)
         if counter and not old:
             to_start = np.minimum(to_start, to_zero)
         to_end = np.where(to_end < threshold, to_end, spacing / 2)
         factor = ((sampled + to_start) + to_end) / sampled
         if rate:
-            factor = factor / ((windows.end - windows.start) / 1000.0)
-        return result * factor, present
+            factor = factor / ((windows.end[step] - windows.start[step]) / 1000.0)
+        out.reshape(-1)[cell] = result * factor
+    return out, present
 
 
-def _with_resets(windows: Windows, result: Floats) -> Floats:
-    """Add what a counter had reached before each fall."""
-    values = windows.block.values
-    falls = np.concatenate([[False], values[1:] < values[:-1]])
-    before = np.concatenate([[0], np.cumsum(falls)])
-    # a fall at the window's first sample lies outside it
-    has = (windows.count >= 2) & (
-        before[windows.hi] > before[np.minimum(windows.lo + 1, len(values))]
-    )
-    if not has.any():
-        return result
-    rows, steps = np.nonzero(has)
-    fixed = result.copy()
-    for row, step in zip(rows, steps, strict=True):
-        lo, hi = windows.lo[row, step], windows.hi[row, step]
-        window = values[lo:hi]
-        for number in np.flatnonzero(window[1:] < window[:-1]):
-            fixed[row, step] += window[number]
-    return fixed
+def _add_resets(
+    block: Block, first: NDArray[np.int64], last: NDArray[np.int64], result: Floats
+) -> None:
+    """Add what a counter had reached before each fall, one after the other."""
+    falls = block.falls
+    if not len(falls):
+        return
+    begin = np.searchsorted(falls, first, side="right")  # a fall at the first sample lies outside
+    end = np.searchsorted(falls, last, side="right")
+    for cell in np.flatnonzero(end > begin):
+        for number in falls[begin[cell] : end[cell]]:
+            result[cell] += block.values[number - 1]
 
 
 def _instant(windows: Windows, *, rate: bool) -> Result:

@@ -89,6 +89,7 @@ class Block:
     index: NDArray[np.int64]
     drop: NDArray[np.bool_] | None = None
     _live: Block | None = field(default=None, repr=False)
+    _falls: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @classmethod
     def dense(
@@ -113,7 +114,19 @@ class Block:
         if len(rows) == len(self.labels):
             return self
         labels = [self.labels[row] for row in rows]
-        return Block(labels, self.grid, self.times, self.values, self.index[list(rows)])
+        falls = self.falls  # found once for all
+        block = Block(labels, self.grid, self.times, self.values, self.index[list(rows)])
+        block._falls = falls  # noqa: SLF001 - one class
+        return block
+
+    @property
+    def falls(self) -> NDArray[np.int64]:
+        """Numbers of the samples that are less than the one before them in their series."""
+        if self._falls is None:
+            falling = np.flatnonzero(self.values[1:] < self.values[:-1]) + 1
+            first = self.index[:, 0][self.index[:, 0] < self.index[:, -1]]
+            self._falls = np.setdiff1d(falling, first, assume_unique=True)
+        return self._falls
 
     @property
     def live(self) -> Block:
@@ -200,6 +213,7 @@ class Storage:
         self._built: list[Block] | None = None
         self._found: dict[tuple[Matcher, ...], list[Block]] = {}
         self.histograms: set[Labels] = set()
+        self.version = 0
 
     def append(self, labels: Labels, times: Iterable[int], values: Iterable[float]) -> None:
         """Add samples, later than those the series has, in milliseconds."""
@@ -227,6 +241,7 @@ class Storage:
     def _changed(self) -> None:
         self._built = None
         self._found.clear()
+        self.version += 1
 
     def select(self, matchers: tuple[Matcher, ...]) -> list[Block]:
         """The series that satisfy all matchers.
