@@ -19,6 +19,8 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "convert": ("traces", "convert", "Write a trace in another form, without loss."),
     "jobs": ("traces", "jobs", "List the jobs of a trace."),
     "info": ("traces", "info", "Describe one job, or a whole trace."),
+    "fetch": ("traces", "fetch", "Download the published data set once, and keep it."),
+    "anonymize": ("traces", "anonymize", "Make your own traces shareable."),
     "synth": ("synth", "synth", "Make a synthetic trace, seeded."),
     "run": ("run", "run", "Replay a trace into detectors and score them."),
     "score": ("score", "score", "Score a verdict log that anyone wrote."),

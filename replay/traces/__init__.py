@@ -7,7 +7,7 @@ from replay.traces.locate import FORMS, Form
 from replay.traces.model import EVENTS, Trace, TraceJob
 from replay.traces.names import natural_key
 from replay.traces.reading import open  # noqa: A004 - `replay.open(path)` reads as it should
-from replay.traces.write import write
+from replay.traces.write import form_for, write
 
 __all__ = [
     "EVENTS",
@@ -17,6 +17,7 @@ __all__ = [
     "Form",
     "Trace",
     "TraceJob",
+    "form_for",
     "natural_key",
     "open",
     "write",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from replay.traces.columns import Rows
     from replay.traces.findings import Findings, Place
+    from replay.traces.locate import Form
     from replay.traces.model import TraceJob
     from replay.traces.texts import Column
 
@@ -101,7 +102,7 @@ class TraceBuilder:
         self._tally(piece, place)
         self._pieces.append(self._within(piece))
 
-    def build(self, source: str, form: str) -> Trace:
+    def build(self, source: str, form: Form) -> Trace:
         """The trace, with its jobs in natural order."""
         for job, place, tally in zip(self._jobs, self._places, self._tallies, strict=True):
             warn_of_job(job, tally.events, place, self.findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from replay.traces.findings import shown
+from replay.traces.findings import named, shown
 from replay.traces.model import TraceJob
 from replay.traces.records import Repeated
 from replay.traces.times import parse_one, why_not
@@ -82,23 +82,24 @@ def check_job(
 
 def warn_of_job(job: TraceJob, events: int, place: Place, findings: Findings) -> None:
     """Report what is allowed in a job but leaves little to replay or to score."""
+    name = named(job.id)
     if not job.ip_status:
-        what = f"{job.id} lists no node: nothing to score"
+        what = f"{name} lists no node: nothing to score"
         findings.warn("no-nodes", what, place, "ip_status")
     elif all(label == "normal" for label in job.ip_status.values()):
-        what = f"{job.id} has no faulty node: nothing to find"
+        what = f"{name} has no faulty node: nothing to find"
         findings.warn("no-fault", what, place, "ip_status")
     if not events:
-        findings.warn("no-events", f"{job.id} has no events", place)
+        findings.warn("no-events", f"{name} has no events", place)
     if job.start_ns == job.end_ns:
-        findings.warn("zero-length", f"{job.id} ends as it starts", place, "end_time", job.end_time)
+        findings.warn("zero-length", f"{name} ends as it starts", place, "end_time", job.end_time)
 
 
 def _check_keys(
     record: Mapping[str, Any], place: Place, findings: Findings, keys: Sequence[str]
 ) -> None:
     if isinstance(record, Repeated):
-        key = shown(record.key)
+        key = named(record.key)
         findings.error("duplicate-key", record.what, place, key, remedy="keep one of them")
     for key in JOB_KEYS:
         if key not in record:
@@ -111,7 +112,7 @@ def _check_keys(
     for key in record:
         if key not in keys:
             what = "a key that is no part of a job, left out"
-            findings.warn("extra-key", what, place, shown(key))
+            findings.warn("extra-key", what, place, named(key))
 
 
 def _time(record: Mapping[str, Any], key: str, place: Place, findings: Findings) -> int | None:
@@ -129,18 +130,18 @@ def _check_labels(labels: Any, place: Place, findings: Findings) -> None:
         findings.error("not-object", what, place, "ip_status", shown(labels), "write {...}")
         return
     if isinstance(labels, Repeated):
-        column = f"ip_status.{shown(labels.key)}"
+        column = f"ip_status.{named(labels.key)}"
         findings.error("duplicate-key", labels.what, place, column, remedy="keep one of them")
     for node in labels if _has_odd_text(labels) else ():
         fault = text_fault(node) if node else "an empty node"
         if fault:
-            column = f"ip_status.{shown(node)}"
+            column = f"ip_status.{named(node)}"
             findings.error(
                 "not-text" if node else "empty", fault, place, column, remedy="correct it"
             )
     for node, label in labels.items():
         if label != "normal":
-            _check_label(label, f"ip_status.{shown(node)}", place, findings)
+            _check_label(label, f"ip_status.{named(node)}", place, findings)
 
 
 def _has_odd_text(labels: Mapping[str, Any]) -> bool:

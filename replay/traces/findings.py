@@ -16,15 +16,26 @@ if TYPE_CHECKING:
     Explain = Callable[[int], tuple[str, str | None, str]]
     """What is wrong with row ``i``, its value if that helps, and the remedy."""
 
-__all__ = ["Finding", "Findings", "Place", "Severity", "shown"]
+__all__ = ["Finding", "Findings", "Place", "Severity", "named", "shown"]
 
 Severity = Literal["error", "warning"]
 
 
 def shown(value: Any) -> str:
-    """A refused value as text that any terminal and any file can take."""
+    """A refused value as text that any file can take."""
     text = value if isinstance(value, str) else repr(value)
     return text[:200].encode("utf-8", "backslashreplace").decode()
+
+
+def named(text: str) -> str:
+    r"""A name inside a sentence: as it is where it can be printed, else escaped.
+
+    Examples:
+        >>> print(named("Job\n1"))
+        Job\n1
+
+    """
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from replay.errors import TraceError
 from replay.traces.check import describe
 from replay.traces.columns import EVENT_COLUMNS, Rows
 from replay.traces.files import Lines, read_text
-from replay.traces.findings import Place, shown
+from replay.traces.findings import Place, named, shown
 from replay.traces.records import BadJsonError, load_json
 from replay.traces.times import parse_one
 
@@ -156,7 +156,7 @@ class _Report:
         for name in header:
             if name not in EVENT_COLUMNS:
                 what = "a column that is no part of an event, left out"
-                self.findings.warn("extra-column", what, place, shown(name))
+                self.findings.warn("extra-column", what, place, named(name))
 
     def _skip(self, row: list[str], line: int) -> None:
         place, width = Place(self.path, line), len(self.header)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from replay.traces.check import JOB_KEYS, describe, text_fault
 from replay.traces.columns import EVENT_COLUMNS, Rows
 from replay.traces.files import Lines
-from replay.traces.findings import Place, shown
+from replay.traces.findings import Place, named, shown
 from replay.traces.records import BadJsonError, Repeated, load_json
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _is_event(event: Any, place: Place, findings: Findings) -> bool:
         findings.error("not-object", f"{describe(event)} in place of an event", place)
         return False
     if isinstance(event, Repeated):
-        findings.error("duplicate-key", event.what, place, shown(event.key), remedy="keep one")
+        findings.error("duplicate-key", event.what, place, named(event.key), remedy="keep one")
     for column in EVENT_COLUMNS:
         if column not in event:
             findings.error("missing-key", "the key is missing", place, column, remedy="add it")
@@ -102,5 +102,5 @@ def _is_event(event: Any, place: Place, findings: Findings) -> bool:
             findings.error("not-text", fault, place, column, value, "write it as text")
     if extra := [key for key in event if key not in EVENT_COLUMNS]:
         what = "a key that is no part of an event, left out"
-        findings.warn("extra-key", what, place, shown(extra[0]))
+        findings.warn("extra-key", what, place, named(extra[0]))
     return findings.errors == before

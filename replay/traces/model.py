@@ -16,6 +16,8 @@ from replay.traces.texts import NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from replay.traces.locate import Form
+
 __all__ = ["EVENTS", "Trace", "TraceJob"]
 
 EVENTS = pa.schema(
@@ -74,7 +76,7 @@ class Trace:
             ``event_time`` (as written), ``event``, and ``at`` (nanoseconds since that job's
             start; may be negative). Rows of one job keep the order of the file.
         source: What was read, as the user named it.
-        form: The form it was read from, or empty.
+        form: The form it was read from; None when it was made.
         findings: What was odd or refused while reading.
 
     Two traces are equal when their jobs and the text of their alerts are.
@@ -83,7 +85,7 @@ class Trace:
     jobs: tuple[TraceJob, ...]
     events: pa.Table = field(repr=False)
     source: str = ""
-    form: str = ""
+    form: Form | None = None
     findings: Findings = field(default_factory=Findings, repr=False)
 
     def __eq__(self, other: object) -> bool:

@@ -15,7 +15,7 @@ from replay.errors import TraceError
 from replay.traces.check import JOB_KEYS
 from replay.traces.columns import EVENT_COLUMNS, Rows
 from replay.traces.files import PARQUET_MAGIC, head
-from replay.traces.findings import Place, shown
+from replay.traces.findings import Place, named, shown
 from replay.traces.records import BadJsonError, load_json
 from replay.traces.texts import Column, as_names, as_text, misfit, utf8_faults
 
@@ -196,7 +196,7 @@ class _Table:
         for name in names:
             if name not in self.keys:
                 what = "a column that is no part of a trace, left out"
-                self.findings.warn("extra-column", what, place, shown(name))
+                self.findings.warn("extra-column", what, place, named(name))
         return self.findings.errors == before
 
     def _misfit(self, key: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from replay.errors import TraceError
 from replay.traces.build import TraceBuilder
 from replay.traces.findings import Findings
 from replay.traces.folders import read_folders
@@ -47,7 +48,10 @@ def open(  # noqa: A001 - `replay.open(path)` reads as it should
         TraceError: Something is wrong in the data, or there are no data.
         UsageError: ``form`` is unknown.
     """
-    return read(path, Findings(strict=not lenient), form=form, outside=outside)
+    trace = read(path, Findings(strict=not lenient), form=form, outside=outside)
+    if not trace.jobs:
+        raise trace.findings.shown[0].error
+    return trace
 
 
 def read(
@@ -58,6 +62,8 @@ def read(
     outside: Outside = "keep",
 ) -> Trace:
     """Read a trace as :func:`open` does, into findings of your own.
+
+    When these are not strict, all that is wrong is there, and the trace may be left without jobs.
 
     Raises:
         TraceError: There are no data, or something is wrong and ``findings`` are strict.
@@ -71,4 +77,7 @@ def read(
     located = locate(root, form, findings)
     builder = TraceBuilder(findings, outside)
     _READERS[located.form](located.paths, builder)
-    return builder.build(source, located.form)
+    trace = builder.build(source, located.form)
+    if not trace.jobs and not findings.errors:
+        raise TraceError("no job found", source, remedy="a trace has at least one")
+    return trace

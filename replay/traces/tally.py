@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from replay.traces.findings import named
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -82,7 +84,7 @@ class Tally:
             outside: What was done with alerts outside the job's span.
             findings: Takes the warnings.
         """
-        counts, job = self._counts, self.job.id
+        counts, job = self._counts, named(self.job.id)
         said = {
             "unsorted": "come after a later one and are replayed in order of time",
             "outside": f"lie outside its span and are {_DONE[outside]}",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from replay.traces.locate import Form
     from replay.traces.model import Trace, TraceJob
 
-__all__ = ["JSONL_FILE", "write"]
+__all__ = ["JSONL_FILE", "form_for", "write"]
 
 JSONL_FILE = "trace.jsonl"
 """Name of the file when a folder is to hold the JSONL form."""
@@ -85,6 +85,11 @@ def write(trace: Trace, target: str | os.PathLike[str], form: Form | None = None
             _FOLDER_WRITERS[form](trace, partial)
         partial.replace(target)
     return target
+
+
+def form_for(target: str | os.PathLike[str], otherwise: Form | None) -> Form | None:
+    """The form that a target's name asks for, if it does."""
+    return otherwise if _packing(Path(target)) is None else "jsonl"
 
 
 def _form(target: Path, form: Form | None) -> Form:
@@ -157,14 +162,10 @@ def _write_jsonl(trace: Trace, path: Path, packing: Literal["gzip", "zstd", ""])
             out.write(_json({**_record(job), "events": events}).encode() + b"\n")
 
 
-@contextmanager
-def _output(path: Path, packing: Literal["gzip", "zstd", ""]) -> Iterator[Any]:
-    with path.open("xb") as file:
-        if not packing:
-            yield file
-            return
-        with pa.CompressedOutputStream(pa.PythonFile(file), packing) as packed:
-            yield packed
+def _output(path: Path, packing: Literal["gzip", "zstd", ""]) -> Any:
+    if packing:
+        return pa.CompressedOutputStream(pa.OSFile(str(path), "wb"), packing)
+    return path.open("xb")
 
 
 def _write_jsonl_folder(trace: Trace, folder: Path) -> None:
