@@ -39,6 +39,7 @@ __all__ = [
     "installed",
     "load",
     "module_in_file",
+    "near",
     "options_of",
     "owner",
     "parse_detectors",
@@ -85,7 +86,7 @@ def load(group: str, name: str, noun: str) -> Any:
     found = [point for point in points if point.name == name]
     if not found:
         known = {point.name for point in points}
-        raise PluginError(f"There is no {noun} {name!r}{_near(name, known)}", _one_of(known))
+        raise PluginError(f"There is no {noun} {name!r}{near(name, known)}", _one_of(known))
     if len(found) > 1:
         raise PluginError(
             f"The {noun} {name!r} is offered by {' and by '.join(map(owner, found))}.",
@@ -121,9 +122,16 @@ def _in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(".: ")
 
 
-def _near(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else "."
+def near(word: str, known: Iterable[str]) -> str:
+    """How a sentence about an unknown word ends: with the known one it looks like, if any.
+
+    Examples:
+        >>> near("brust", ["burst", "silent"]), near("x", ["burst"])
+        ("; did you mean 'burst'?", '.')
+
+    """
+    matches = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else "."
 
 
 def _one_of(known: Iterable[str]) -> str:
@@ -484,7 +492,7 @@ def _options(name: str, cls: type[Detector], text: str) -> dict[str, Any]:
             raise PluginError(f"Option {pair!r} of detector {name} has no value.", f"{key}=...")
         if key not in known:
             remedy = _one_of(known) or f"{name} alone: it has no options"
-            raise PluginError(f"Detector {name} has no option {key!r}{_near(key, known)}", remedy)
+            raise PluginError(f"Detector {name} has no option {key!r}{near(key, known)}", remedy)
         if key in values:
             raise PluginError(f"Option {key!r} of detector {name} is given twice.", "give it once")
         try:
@@ -518,7 +526,7 @@ def _class_in_file(path: Path, name: str) -> type[Detector]:
     if not name:
         raise PluginError(f"Which detector of {path}?", f"{path}:{' or '.join(own) or 'Class'}")
     if not hasattr(module, name):
-        raise PluginError(f"There is no class {name!r} in {path}{_near(name, own)}", _one_of(own))
+        raise PluginError(f"There is no class {name!r} in {path}{near(name, own)}", _one_of(own))
     return _detector(getattr(module, name), f"{name} in {path}")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import doctest
+import functools
 import gc
 import importlib
 import io
@@ -15,6 +17,7 @@ import sys
 import tracemalloc
 import types
 import typing
+from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,18 +150,15 @@ def same_in_every_process(spec: DetectorSpec) -> None:
     if order is None:
         return
     mine = [repr(_verdicts(spec, tiny.messages())) for tiny in TINY_TRACES]
-    children = [_child(seed) for seed in ("1", "2")]
-    for child in children:
-        out, error = child.communicate(order)
-        if child.returncode:
-            raise AssertionError(f"in another process: {error.decode(errors='replace').strip()}")
-        theirs = pickle.loads(out)  # noqa: S301 - written by our own child
+    for error, theirs in _ask_others(order):
+        if error:
+            raise AssertionError(f"in another process: {error}")
         for tiny, one, other in zip(TINY_TRACES, mine, theirs, strict=True):
             if one != other:
                 raise AssertionError(f"{tiny.name}: another process says {other}, not {one}")
 
 
-def _order(spec: DetectorSpec) -> bytes | None:
+def _order(spec: DetectorSpec) -> tuple[Any, ...] | None:
     """Where another process finds the class, and its options; None if it cannot."""
     cls = spec.cls
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
@@ -168,30 +168,71 @@ def _order(spec: DetectorSpec) -> bytes | None:
         options = pickle.dumps(dict(spec.options))
     except (pickle.PicklingError, AttributeError, TypeError):
         return None
-    return pickle.dumps((cls.__module__, file, cls.__qualname__, options))
+    return list(sys.path), cls.__module__, file, cls.__qualname__, options
 
 
-def _child(hash_seed: str) -> subprocess.Popen[bytes]:
+def _ask_others(order: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
+    """What two processes with other hashes answer: an error, or verdicts for each tiny trace."""
+    answers: list[tuple[str, list[str]]] = []
+    others = [_other_process("1"), _other_process("2")]
+    for child in others:
+        if child.stdin is not None:
+            pickle.dump(order, child.stdin)
+            child.stdin.flush()
+    for child in others:
+        try:
+            answers.append(pickle.load(child.stdout))  # type: ignore[arg-type]  # noqa: S301 - it is a pipe, from our own child
+        except EOFError:
+            answers.append((f"it died with code {child.wait()}", []))
+    return answers
+
+
+@functools.cache
+def _other_process(hash_seed: str) -> subprocess.Popen[bytes]:
+    """A process that plays the tiny traces whenever asked, until this process is over."""
     path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen(  # noqa: S603 - our own interpreter, our own code
-        [sys.executable, "-c", f"from {__name__} import obey; obey()"],
+    child = subprocess.Popen(  # noqa: S603 - our own interpreter, our own code
+        [sys.executable, "-c", f"from {__name__} import answer_orders; answer_orders()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
     )
+    atexit.register(child.communicate)  # closes its input, which ends it
+    return child
 
 
-def obey() -> None:
-    """Play the tiny traces for :func:`same_in_every_process`, in a process of its own."""
+def answer_orders() -> None:
+    """Serve :func:`same_in_every_process` of another process, until its pipe is closed."""
     out, sys.stdout = sys.stdout.buffer, sys.stderr  # a plug-in may print
-    module, file, name, options = pickle.load(sys.stdin.buffer)  # noqa: S301 - our parent's order
+    while True:
+        try:
+            order = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started us
+        except EOFError:
+            return
+        pickle.dump(_answer(*order), out)
+        out.flush()
+
+
+def _answer(
+    path: list[str], module: str, file: str, name: str, options: bytes
+) -> tuple[str, list[str]]:
+    sys.path[:] = path
+    try:
+        spec = DetectorSpec(name, _found_again(module, file, name), pickle.loads(options))  # noqa: S301 - as above
+        return "", [repr(_verdicts(spec, tiny.messages())) for tiny in TINY_TRACES]
+    except Exception as error:  # noqa: BLE001 - told to the process that asked
+        return f"{type(error).__name__}: {error}", []
+
+
+def _found_again(module: str, file: str, name: str) -> type[Detector]:
     try:
         home = importlib.import_module(module)
     except ImportError:
+        home = None
+    if home is None or getattr(home, "__file__", None) != file:
         home = module_in_file(Path(file))
-    spec = DetectorSpec(name, operator.attrgetter(name)(home), pickle.loads(options))  # noqa: S301 - as above
-    out.write(pickle.dumps([repr(_verdicts(spec, tiny.messages())) for tiny in TINY_TRACES]))
+    found: type[Detector] = operator.attrgetter(name)(home)
+    return found
 
 
 def input_untouched(spec: DetectorSpec) -> None:
@@ -355,25 +396,26 @@ def bounded_memory(spec: DetectorSpec) -> None:
     host = JobHost([spec])
     job = Job("long", tuple(f"node-{number}" for number in range(4)))
     host.feed(stream(job, [])[0])
-    sizes = _sizes(host, (AlertSlice("hand-made", 0, batch) for batch in batches(job, _ten_days())))
+    slices = deque(AlertSlice("hand-made", 0, batch) for batch in batches(job, _ten_days()))
+    sizes = _sizes(host, slices)
     _raise_failure(host)
     grown = sizes[1] - sizes[0]
     if grown > 4 * _HALF:
         raise AssertionError(f"{grown} bytes more after {2 * _HALF} alerts than after {_HALF}")
 
 
-_HALF = 3000
+_HALF = 2000
 
 
 def _ten_days() -> list[Row]:
-    """Two minutes between alerts on average, in threes, from four nodes and three kinds."""
+    """A few minutes between alerts, in threes, from four nodes and three kinds."""
     return [
-        (400.0 * (number // 3) + number % 3 // 2, f"node-{number % 4}", f"kind-{number // 7 % 3}")
+        (700.0 * (number // 3) + number % 3 // 2, f"node-{number % 4}", f"kind-{number // 7 % 3}")
         for number in range(2 * _HALF)
     ]
 
 
-def _sizes(host: JobHost, slices: Iterator[AlertSlice]) -> list[int]:
+def _sizes(host: JobHost, slices: deque[AlertSlice]) -> list[int]:
     """Bytes taken up half-way, and at the end."""
     traced = tracemalloc.is_tracing()
     if not traced:
@@ -383,7 +425,7 @@ def _sizes(host: JobHost, slices: Iterator[AlertSlice]) -> list[int]:
         for _ in range(2):
             fed = 0
             while fed < _HALF:
-                message = next(slices)
+                message = slices.popleft()
                 host.feed(message)
                 fed += len(message.batch)
             del message

@@ -82,20 +82,26 @@ def _count(messages: Sequence[Message]) -> int:
     return sum(len(m.batch) if isinstance(m, AlertSlice) else 1 for m in messages)
 
 
-def _carries(make: Ends, messages: Sequence[Message], at_once: int) -> None:
-    """Publish, read, compare; the sink on a thread of its own."""
+def _transfer(make: Ends, messages: Sequence[Message], at_once: int) -> list[Message]:
+    """Publish on a thread of its own, so that a full transport can be read; give what comes out."""
     sink, source = make()
 
     def write() -> None:
-        for first in range(0, len(messages), at_once):
-            sink.publish(messages[first : first + at_once])
-        sink.close()
+        with sink:
+            for first in range(0, len(messages), at_once):
+                sink.publish(messages[first : first + at_once])
 
     writer = threading.Thread(target=write, daemon=True)
     with source:
         writer.start()
-        found, wanted = _events(_read(source, _count(messages))), _events(messages)
+        came = _read(source, _count(messages))
         writer.join()
+    return came
+
+
+def _carries(make: Ends, messages: Sequence[Message], at_once: int) -> None:
+    """What goes in comes out."""
+    found, wanted = _events(_transfer(make, messages, at_once)), _events(messages)
     for job, events in wanted.items():
         came = found.get(job, [])
         for number, event in enumerate(events):
@@ -153,14 +159,8 @@ def carries_large_slices(make: Ends) -> None:
 def names_only_what_was_seen(make: Ends) -> None:
     """A batch's tables of names hold the job's nodes, and else only names seen so far."""
     for tiny in TINY_TRACES:
-        sink, source = make()
-        messages = tiny.messages()
-        with source:
-            with sink:
-                sink.publish(messages)
-            came = _read(source, _count(messages))
         nodes, kinds = set(tiny.job.nodes), set[str]()
-        for message in came:
+        for message in _transfer(make, tiny.messages(), 10):
             if not isinstance(message, AlertSlice):
                 continue
             batch = message.batch

@@ -6,7 +6,6 @@ A sink and a source of one name meet, whichever is opened first; the next pair m
 
 from __future__ import annotations
 
-import difflib
 import threading
 import time
 from collections import Counter, deque
@@ -16,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from replay.errors import TransportError, UsageError
 from replay.messages import AlertSlice
+from replay.plugins import near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -301,7 +301,9 @@ def _options(url: str, query: str) -> dict[str, Any]:
         elif key in {"max_alerts", "max_messages"}:
             raise UsageError(f"{url}: {key}={value!r} is not a whole number above 0.")
         else:
-            near = difflib.get_close_matches(key, ["max_alerts", "max_messages", "full"], n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else "max_alerts, max_messages or full"
-            raise UsageError(f"{url}: there is no option {key!r}.", remedy)
+            known = ["max_alerts", "max_messages", "full"]
+            raise UsageError(
+                f"{url}: there is no option {key!r}{near(key, known)}",
+                "max_alerts, max_messages or full",
+            )
     return options
