@@ -43,12 +43,14 @@ class TraceBuilder:
 
     Attributes:
         numbers: Job id → the number by which its rows name it.
+        refused: Ids of jobs that were refused; their rows are refused with them.
     """
 
     def __init__(self, findings: Findings, outside: Outside = "keep") -> None:
         self.findings = findings
         self.outside = outside
         self.numbers: dict[str, int] = {}
+        self.refused: set[str] = set()
         self._jobs: list[TraceJob] = []
         self._places: list[Place] = []
         self._tallies: list[Tally] = []
@@ -69,6 +71,7 @@ class TraceBuilder:
         """
         job = check_job(record, place, self.findings, keys)
         if job is None:
+            self.refuse(record)
             return None
         if job.id in self.numbers:
             what = f"the job is there already, at {self._places[self.numbers[job.id]]}"
@@ -80,6 +83,18 @@ class TraceBuilder:
         self._places.append(place)
         self._tallies.append(Tally(job))
         return number
+
+    def refuse(self, record: Mapping[str, Any]) -> None:
+        """Remember that a job was refused."""
+        if isinstance(job_id := record.get("job_id"), str):
+            self.refused.add(job_id)
+
+    def forget(self, number: int) -> None:
+        """Refuse the newest job after all, before any of its rows came."""
+        job = self._jobs.pop()
+        del self.numbers[job.id]
+        self.refused.add(job.id)
+        del self._places[number:], self._tallies[number:]
 
     def add_events(self, rows: Rows) -> None:
         """Take in rows of events, in the order of the file.

@@ -153,7 +153,7 @@ def _has_odd_text(labels: Mapping[str, Any]) -> bool:
 def _check_label(label: Any, column: str, place: Place, findings: Findings) -> None:
     if fault := text_fault(label):
         value = shown(label)
-        findings.error("bad-label", fault, place, column, value, 'such as "normal" or "faulty"')
+        findings.error("bad-label", fault, place, column, value, 'write "normal", or what it is')
     elif not label:
         findings.error("bad-label", "an empty label", place, column, remedy="fill it in")
     elif label.strip().casefold() == "normal":

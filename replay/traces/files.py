@@ -102,7 +102,8 @@ def head(path: Path, size: int = 64) -> bytes:
         try:
             return stream.read(size)
         except (OSError, pa.ArrowException) as error:
-            raise unreadable(path, error) from None
+            what = f"cannot be unpacked: {str(error).lower()}"
+            raise TraceError(what, str(path), remedy="fetch the file again") from None
 
 
 def read_text(path: Path, findings: Findings) -> str | None:
@@ -151,7 +152,7 @@ class Lines:
             raw = stream.readline(_LONGEST_LINE)
         except (OSError, pa.ArrowException) as error:
             what = f"cannot be unpacked further: {str(error).lower()}"
-            self.findings.error("truncated", what, place, remedy="was the file cut off?")
+            self.findings.error("truncated", what, place, remedy="fetch the file again")
             return b""
         if len(raw) == _LONGEST_LINE:
             self.findings.error("too-long", f"a line of {_LONGEST_LINE} bytes or more", place)

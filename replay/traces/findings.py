@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,8 +23,8 @@ Severity = Literal["error", "warning"]
 
 
 def shown(value: Any) -> str:
-    """A refused value as text that any file can take."""
-    text = value if isinstance(value, str) else repr(value)
+    """A refused value as text that any file can take: as it is, or as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value)
     return text[:200].encode("utf-8", "backslashreplace").decode()
 
 

@@ -46,10 +46,20 @@ def read_folders(paths: Iterable[Path], builder: TraceBuilder) -> None:
         try:
             meta, events = _only(path, META_FILE), _only(path, EVENTS_FILE)
             number = _read_meta(meta, builder)
-            if number is not None:
-                _Report(events, number, builder).read()
         except TraceError as error:
             builder.findings.caught(error)
+            continue
+        if number is not None and not _read_events(events, number, builder):
+            builder.forget(number)
+
+
+def _read_events(path: Path, number: int, builder: TraceBuilder) -> bool:
+    """Read a job's events; False when nothing of them can be read."""
+    try:
+        return _Report(path, number, builder).read()
+    except TraceError as error:
+        builder.findings.caught(error)
+        return False
 
 
 def _only(folder: Path, name: str) -> Path:
@@ -94,12 +104,12 @@ class _Report:
         self.reader = csv.reader(iter(self.lines), strict=True)
         self.header: list[str] = []
 
-    def read(self) -> None:
-        """Read all rows into the builder."""
+    def read(self) -> bool:
+        """Read all rows into the builder; False when the header makes that impossible."""
         rows = self._rows()
         line, self.header = next(rows, (1, []))
         if not self._is_header(line):
-            return
+            return False
         where = [self.header.index(column) for column in EVENT_COLUMNS]
         while chunk := list(islice(rows, _ROWS)):
             columns = {
@@ -109,6 +119,7 @@ class _Report:
             job = np.full(len(chunk), self.number, np.int32)
             numbers = [line for line, _ in chunk]
             self.builder.add_events(Rows(job, columns, self._places(numbers)))
+        return True
 
     def _places(self, numbers: list[int]) -> Callable[[int], Place]:
         return lambda row: Place(self.path, numbers[row])
@@ -177,7 +188,7 @@ class _Report:
         if what.startswith("unexpected end"):
             lost = self.lines.number - line
             what = "a quote that is never closed"
-            what += f", so {lost} more lines are lost" if lost else ""
+            what += f", with {lost} lines behind it" if lost else ""
             remedy = "close it, or double it inside a quoted field"
         elif "expected after" in what:
             what, remedy = "text after a closing quote", "double a quote inside a quoted field"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["read_jsonl"]
 
+_OPENINGS = {"{": "jq -c .", "[": "jq -c '.[]'"}  # a first line of JSON that people read
+
 
 def read_jsonl(paths: Iterable[Path], builder: TraceBuilder) -> None:
     """Read files of jobs into a builder.
@@ -33,7 +35,15 @@ def read_jsonl(paths: Iterable[Path], builder: TraceBuilder) -> None:
     for path in paths:
         lines = Lines(path, builder.findings)
         for text in lines:
-            if text.strip():
+            bare = text.strip()
+            if lines.number == 1 and bare in _OPENINGS:
+                what, remedy = (
+                    "JSON over many lines, where a trace has a job a line",
+                    _OPENINGS[bare],
+                )
+                builder.findings.error("bad-json", what, lines.place, remedy=remedy)
+                break
+            if bare:
                 _read_job(text, lines.place, builder)
             else:
                 builder.findings.warn("blank-line", "a blank line, skipped", lines.place)
@@ -48,12 +58,14 @@ def _read_job(text: str, place: Place, builder: TraceBuilder) -> None:
         return
     if not isinstance(record, dict):
         what = f"{describe(record)} in place of a job's object"
-        findings.error("not-object", what, place, remedy="a job a line")
+        findings.error("not-object", what, place, remedy="write one job a line")
         return
     events = record.get("events")
     if not isinstance(events, list):
-        what = f"{describe(events)} in place of a list" if "events" in record else "is missing"
-        findings.error("no-events-key", what, place, "events", remedy='"events": [] when none')
+        missing = "events" not in record
+        what = "the key is missing" if missing else f"{describe(events)} in place of a list"
+        remedy = 'write "events": [] if there are none'
+        findings.error("no-events-key", what, place, "events", remedy=remedy)
         return
     number = builder.add_job(record, place, (*JOB_KEYS, "events"))
     if number is None:

@@ -76,6 +76,8 @@ def locate(path: str, form: Form | None, findings: Findings) -> Located:
     if len(chosen) > 1:
         what = f"several forms side by side: {_examples(found, sides)}"
         raise TraceError(what, path, remedy=f"--format {chosen[-1]}")
+    if not chosen and findings.errors:
+        return Located(form or FORMS[0], ())  # why there is nothing has been said
     if not chosen:
         what = f"no job found (looked for {_LOOKED}, here and below)"
         if sides:
@@ -209,5 +211,5 @@ def _check_shards(paths: list[Path], findings: Findings) -> None:
         missing = [number for number in range(int(total)) if number not in numbers]
         if missing:
             name = folder / f"{stem}-{missing[0]:0{len(total)}d}-of-{total}{ending}"
-            what = f"missing, one of {len(missing)} of {int(total)} shards"
+            what = f"missing, as are {len(missing)} of {int(total)} shards"
             findings.error("missing-shard", what, Place(str(name)), remedy="fetch all of them")

@@ -33,6 +33,7 @@ __all__ = ["read_parquet"]
 _ROWS = 1 << 18  # rows checked at once
 _EVENT_KEYS = ("job_id", *EVENT_COLUMNS)
 _NAMES = ["job_id", "ip", "event"]  # read as dictionaries: few words, many rows
+_UNKNOWN, _REFUSED = -1, -2  # numbers of jobs that are not there
 _SECONDS = (1 << 63) // 1_000_000_000  # what nanoseconds can hold
 
 
@@ -42,23 +43,24 @@ def read_parquet(paths: Sequence[Path], builder: TraceBuilder) -> None:
     Raises:
         TraceError: When strict and something is wrong, or there is no file of either sort.
     """
+    findings = builder.findings
     tables: dict[tuple[str, ...], list[_Table]] = {JOB_KEYS: [], _EVENT_KEYS: []}
     for path in paths:
         try:
-            table = _Table(path, builder.findings)
+            table = _Table(path, findings)
         except TraceError as error:
-            builder.findings.caught(error)
+            findings.caught(error)
         else:
             tables.setdefault(table.keys, []).append(table)
     for keys, sort in ((JOB_KEYS, "jobs"), (_EVENT_KEYS, "events")):
-        if not tables[keys]:
-            remedy = "a trace has a table of jobs and a table of events"
-            raise TraceError(
-                f"no Parquet file of {sort} here", ", ".join(map(str, paths)), remedy=remedy
-            )
-    for table in tables[JOB_KEYS]:
+        if not tables[keys] and not findings.errors:
+            what, remedy = f"no table of {sort} among the files", f"add {sort}.parquet"
+            raise TraceError(what, ", ".join(map(str, paths)), remedy=remedy)
+    jobs = [table for table in tables[JOB_KEYS] if table.has_columns()]
+    events = [table for table in tables[_EVENT_KEYS] if table.has_columns()]
+    for table in jobs if events else ():
         _read_jobs(table, builder)
-    for table in tables[_EVENT_KEYS]:
+    for table in events:
         _read_events(table, builder)
 
 
@@ -72,6 +74,7 @@ def _read_jobs(table: _Table, builder: TraceBuilder) -> None:
             except BadJsonError as error:
                 what, remedy = error.what, error.remedy
                 builder.findings.error("bad-json", what, place, "ip_status", remedy=remedy)
+                builder.refuse(record)
             else:
                 builder.add_job(record, place)
 
@@ -80,21 +83,37 @@ def _read_events(table: _Table, builder: TraceBuilder) -> None:
     for batch in table.batches():
         names = as_names(batch.columns["job_id"])
         words: list[str] = names.dictionary.to_pylist()
-        numbers = np.array([*(builder.numbers.get(word, -1) for word in words), -1], np.int32)
         codes = names.indices.fill_null(len(words)) if names.null_count else names.indices
-        job = numbers[codes.to_numpy()]
-        unknown = job < 0
+        job = _job_numbers(words, builder)[codes.to_numpy()]
+        _report_jobless(batch, names, job, builder.findings)
+        known = batch.without(job < 0)
+        builder.add_events(Rows(job[job >= 0], known.columns, known.place))
 
-        def explain(row: int, names: Column = names) -> tuple[str, str | None, str]:
-            value = names[row].as_py()
-            if value is None:
-                return "null in place of a job", None, "fill it in"
-            return "an event of a job that is not there", value, "add the job, or drop its events"
 
-        findings = builder.findings
-        findings.of_rows("error", "unknown-job", unknown, batch.place, "job_id", explain)
-        known = batch.without(unknown)
-        builder.add_events(Rows(job[~unknown], known.columns, known.place))
+def _job_numbers(words: list[str], builder: TraceBuilder) -> NDArray[np.int32]:
+    """The number of each job, or why it has none; the last stands for null."""
+    numbers = [
+        builder.numbers.get(word, _REFUSED if word in builder.refused else _UNKNOWN)
+        for word in words
+    ]
+    return np.array([*numbers, _UNKNOWN], np.int32)
+
+
+def _report_jobless(
+    batch: _Batch, names: Column, job: NDArray[np.int32], findings: Findings
+) -> None:
+    def explain(row: int) -> tuple[str, str | None, str]:
+        value = names[row].as_py()
+        if value is None:
+            return "null in place of a job", None, "fill it in"
+        return "an event of a job that is not there", value, "add the job, or drop its events"
+
+    place, refused = batch.place, np.flatnonzero(job == _REFUSED)
+    findings.of_rows("error", "unknown-job", job == _UNKNOWN, place, "job_id", explain)
+    if len(refused):
+        what = f"events of jobs that were refused, left out with them ({len(refused)}); the first"
+        value = names[int(refused[0])].as_py()
+        findings.warn("refused-job", what, place(int(refused[0])), "job_id", value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +139,15 @@ class _Batch:
         if not mask.any():
             return self
         rows = pa.array(~mask)
-        columns = {key: column.filter(rows) for key, column in self.columns.items()}
+        columns = {key: _words_in_use(column.filter(rows)) for key, column in self.columns.items()}
         return _Batch(self.path, self.lines[~mask], columns)
+
+
+def _words_in_use(column: Column) -> Column:
+    """The same column without words that no row has; one of them may be what was refused."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    return column.dictionary_decode().dictionary_encode()
 
 
 class _Table:
@@ -147,10 +173,8 @@ class _Table:
         """The columns wanted, some rows at a time; what cannot be read ends them.
 
         Raises:
-            TraceError: The file is broken or a column is missing, and findings are strict.
+            TraceError: The file is broken, and findings are strict.
         """
-        if not self._has_columns():
-            return
         done = 0
         try:
             with _guarded(self.path):
@@ -181,7 +205,12 @@ class _Table:
         self.findings.warn("other-table", what, Place(self.path), value=shown(value))
         return ()
 
-    def _has_columns(self) -> bool:
+    def has_columns(self) -> bool:
+        """Whether its columns are there and hold what they should; reports what does not.
+
+        Raises:
+            TraceError: They do not, and findings are strict.
+        """
         before, place, names = self.findings.errors, Place(self.path), self.schema.names
         what: str | None
         for key in self.keys:
@@ -252,4 +281,4 @@ def _guarded(path: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError) as error:
         lines = str(error).splitlines()
         what = f"not readable as Parquet: {shown(lines[0]) if lines else type(error).__name__}"
-        raise TraceError(what, path, remedy="was the file cut off?") from None
+        raise TraceError(what, path, remedy="fetch the file again") from None

@@ -50,7 +50,7 @@ def open(  # noqa: A001 - `replay.open(path)` reads as it should
     """
     trace = read(path, Findings(strict=not lenient), form=form, outside=outside)
     if not trace.jobs:
-        raise trace.findings.shown[0].error
+        raise next(each.error for each in trace.findings.shown if each.severity == "error")
     return trace
 
 
@@ -79,5 +79,5 @@ def read(
     _READERS[located.form](located.paths, builder)
     trace = builder.build(source, located.form)
     if not trace.jobs and not findings.errors:
-        raise TraceError("no job found", source, remedy="a trace has at least one")
+        raise TraceError("no job found", source, remedy="name the file that holds the jobs")
     return trace

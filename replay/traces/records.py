@@ -62,7 +62,7 @@ def load_json(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise _explain(text, error) from None
     except RecursionError:
-        raise BadJsonError("JSON nested too deeply", "a job has no such nesting") from None
+        raise BadJsonError("JSON nested too deeply", "write flat values") from None
     except ValueError as error:  # a number of more digits than Python converts
         if isinstance(error, BadJsonError):
             raise
@@ -71,11 +71,9 @@ def load_json(text: str) -> Any:
 
 def _explain(text: str, error: json.JSONDecodeError) -> BadJsonError:
     if error.msg == "Extra data":
-        return BadJsonError("two values where one is expected", "one job a line", error.pos)
+        return BadJsonError("two values where one is expected", "write one job a line", error.pos)
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
-        return BadJsonError(
-            "the text ends before its JSON does", "was the file cut off?", error.pos
-        )
+        return BadJsonError("the text ends before its JSON does", "fetch the file again", error.pos)
     what = error.msg[0].lower() + error.msg[1:]
     near = text[error.pos : error.pos + 20]
     return BadJsonError(f"not JSON: {what} at character {error.pos + 1} ({near!r})", "", error.pos)

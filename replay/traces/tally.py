@@ -86,14 +86,14 @@ class Tally:
         """
         counts, job = self._counts, named(self.job.id)
         said = {
-            "unsorted": "come after a later one and are replayed in order of time",
-            "outside": f"lie outside its span and are {_DONE[outside]}",
-            "unlisted": f"come from {len(self._unlisted)} nodes that ip_status does not list",
+            "unsorted": "come after a later one, and are replayed in order of time",
+            "outside": f"lie outside its span, and are {_DONE[outside]}",
+            "unlisted": f"come from nodes that ip_status does not list ({len(self._unlisted)})",
         }
         for kind, what in said.items():
             if counts[kind]:
                 place, column, value = self._first[kind]
-                sentence = f"{counts[kind]} alerts of {job} {what}; the first"
+                sentence = f"{counts[kind]} of the alerts of {job} {what}; the first"
                 findings.warn(kind, sentence, place, column, value)
 
     def _count(self, kind: str, column: str, mask: NDArray[np.bool_], run: Run) -> None:
