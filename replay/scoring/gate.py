@@ -79,8 +79,7 @@ class Gate:
     detector: str | None = None
 
     def __str__(self) -> str:
-        name = f"{self.detector}: " if self.detector is not None else ""
-        return f"{name}{self.metric} {self.sign} {self.limit:g}"
+        return f"{self.metric} {self.sign} {self.limit:g}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -90,8 +89,8 @@ class Gate:
             UsageError: It is not of that form.
 
         Examples:
-            >>> str(Gate.parse("burst: f1<0.50"))
-            'burst: f1 < 0.5'
+            >>> Gate.parse("burst: f1<0.50")
+            Gate(metric='f1', sign='<', limit=0.5, detector='burst')
 
         """
         found = _GATE.fullmatch(text.strip())

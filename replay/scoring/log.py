@@ -56,11 +56,12 @@ ROWS = pa.schema(
 """Columns of :attr:`VerdictLog.table`. A null ``ip`` stands for the whole job."""
 
 _LIVE = ("trigger_seq", "published_wall", "scheduled_wall", "emitted_wall")
+_NEEDED = ("detector", "job_id", "ip", "event_time")
 _OPEN = ("ip", *_LIVE)
 _NUMBERS = ("score", "published_wall", "scheduled_wall", "emitted_wall")
 _ACTIONS = ("raise", "retract")
 _CHUNK = 65_536
-_LARGEST = np.finfo(np.float64).max
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +276,9 @@ def _read_table(path: Path) -> pa.Table:
         raise unreadable(path, error) from error
     if len(set(table.column_names)) != len(table.column_names):
         raise TraceError("two columns have the same name", str(path))
+    for name in _NEEDED:
+        if name not in table.column_names:
+            raise TraceError("the column is missing", str(path), column=name)
     if "event_time" in table.column_names:
         times = table.column("event_time")
         if pa.types.is_timestamp(times.type) and times.type.tz is None:

@@ -154,8 +154,9 @@ class Resampling:
 
 def bounds(sampled: NDArray[np.float64], clusters: int) -> Interval:
     """The 95 % interval of resampled values, or why there is none."""
-    defined = np.sort(sampled[~np.isnan(sampled)])
-    dropped = 1 - len(defined) / len(sampled) if len(sampled) else 0.0
+    undefined = np.isnan(sampled)
+    defined = np.sort(sampled[~undefined])
+    dropped = np.count_nonzero(undefined) / max(len(sampled), 1)
     if not len(sampled):
         return Interval(None, None, dropped, clusters, "no interval: nothing was resampled")
     if clusters < FEWEST_CLUSTERS:
