@@ -110,6 +110,7 @@ org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="{pa
 log.dirs={folder}/logs
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1

@@ -69,12 +69,18 @@ class Settings:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def parse(cls, url: str, environ: Mapping[str, str] | None = None) -> Self:
+    def parse(
+        cls, url: str, environ: Mapping[str, str] | None = None, properties: str = ""
+    ) -> Self:
         """Read ``kafka://host:port[,host:port]/topic?partitions=..&client=..&config=FILE``.
 
         The query takes ``partitions``, ``replication``, ``client``, ``wait``, ``linger``,
-        ``unacked``, ``session`` (see the attributes) and ``config``, a file of properties; the environment's
-        ``ALERT_REPLAY_KAFKA_SASL_PASSWORD`` and the like go before the file.
+        ``unacked``, ``session`` (see the attributes) and ``config``, a file of properties.
+
+        Args:
+            url: Where.
+            environ: Environment variables; see :func:`read_properties`.
+            properties: A file of properties, before that of the URL.
 
         Raises:
             UsageError: Not such a URL, or a number that is none.
@@ -92,14 +98,13 @@ class Settings:
         if "@" in parts.netloc:
             raise UsageError("A URL is no place for a password.", "--kafka-config FILE")
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        properties = read_properties(query.pop("config", ""), environ or {})
+        said = query.pop("config", "")
+        known = read_properties(properties or said, environ or {})
         unknown = sorted(query.keys() - _NUMBERS.keys() - {"client"})
         if unknown:
-            known = sorted([*_NUMBERS, "client", "config"])
-            raise UsageError(
-                f"A Kafka URL has no option {unknown[0]!r}.", f"one of: {', '.join(known)}"
-            )
-        settings = cls(_with_ports(parts.netloc), topic, properties=properties)
+            options = ", ".join(sorted([*_NUMBERS, "client", "config"]))
+            raise UsageError(f"A Kafka URL has no option {unknown[0]!r}.", f"one of: {options}")
+        settings = cls(_with_ports(parts.netloc), topic, properties=known)
         return settings.but(**query)
 
     def but(self, **options: str | float | None) -> Self:

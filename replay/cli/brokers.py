@@ -1,0 +1,56 @@
+"""What the verbs that talk to Kafka have in common: how to get in, and when to give up."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replay.transports.kafka.settings import Settings
+
+__all__ = ["kafka_options", "settings_of"]
+
+_OPTIONS = (
+    click.option(
+        "--kafka-client",
+        type=click.Choice(["auto", "kafka-python", "confluent"]),
+        help="The client library; auto takes confluent-kafka where it is installed.",
+    ),
+    click.option(
+        "--kafka-config",
+        metavar="FILE",
+        default="",
+        help="Properties such as security.protocol and sasl.password, as kcat -F reads them;"
+        " ALERT_REPLAY_KAFKA_SASL_PASSWORD and the like go before it.",
+    ),
+    click.option(
+        "--wait-for-broker",
+        type=float,
+        metavar="S",
+        help="Wall seconds to wait for a broker. [default: 30]",
+    ),
+)
+
+
+def kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--kafka-client``, ``--kafka-config`` and ``--wait-for-broker``."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def settings_of(url: str, options: dict[str, Any], **more: Any) -> Settings:
+    """The topic that a URL names, with what the command line said of it.
+
+    Raises:
+        UsageError: Not such a URL, or a value that does not fit.
+        ConfigError: The file of properties does not fit.
+    """
+    from replay.transports.kafka.settings import Settings
+
+    said = Settings.parse(url, os.environ, options["kafka_config"])
+    return said.but(client=options["kafka_client"], wait=options["wait_for_broker"], **more)
