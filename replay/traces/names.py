@@ -28,7 +28,7 @@ def natural_key(name: str) -> tuple[object, ...]:
     for i, part in enumerate(_DIGITS.split(name)):
         number = part.lstrip("0")
         parts.append((len(number), number) if i % 2 else part)
-    return (*parts, name)
+    return tuple(parts), name
 
 
 def folder_names(job_ids: Iterable[str]) -> list[str]:

@@ -71,6 +71,8 @@ def write(trace: Trace, target: str | os.PathLike[str], form: Form | None = None
         ReplayError: It cannot be written.
     """
     target = Path(target)
+    if target.name in {"", ".."}:
+        target = target.resolve()
     form = _form(target, form)
     if os.path.lexists(target) and not _is_empty_folder(target):
         raise UsageError(f"{target} is there already.", "another name, or remove it first")
@@ -125,8 +127,8 @@ def _cleaning_up(partial: Path) -> Iterator[None]:
     except BaseException as error:
         if partial.is_dir():
             shutil.rmtree(partial)
-        else:
-            partial.unlink(missing_ok=True)
+        elif os.path.lexists(partial):
+            partial.unlink()
         if isinstance(error, OSError):
             raise ReplayError(f"{partial} cannot be written: {error}.") from None
         raise
