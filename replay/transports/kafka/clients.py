@@ -52,11 +52,11 @@ class Mark(NamedTuple):
     Attributes:
         offset: Where a new owner begins to read.
         done: What lies before this has been dealt with; between the two are records of jobs that
-            were still open.
+            were still open, and of some that were over. None where the broker did not keep it.
     """
 
     offset: int
-    done: int
+    done: int | None
 
 
 class Delivery(Protocol):

@@ -344,4 +344,4 @@ def _mark(stored: ck.TopicPartition) -> Mark | None:
     if stored.offset < 0:
         return None
     done = stored.metadata or ""
-    return Mark(stored.offset, int(done) if done.isdecimal() else stored.offset)
+    return Mark(stored.offset, int(done) if done.isdecimal() else None)

@@ -346,7 +346,7 @@ class _Member(_Consumer, ConsumerRebalanceListener):  # type: ignore[misc]  # it
         if committed is None or committed.offset < 0:
             return None
         done = committed.metadata or ""
-        return Mark(committed.offset, int(done) if done.isdecimal() else committed.offset)
+        return Mark(committed.offset, int(done) if done.isdecimal() else None)
 
     def commit(self, marks: Mapping[int, Mark]) -> bool:
         owned = {tp.partition for tp in self._made.assignment()}

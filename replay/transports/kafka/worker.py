@@ -115,11 +115,12 @@ class _Open:
 class _Share:
     """A partition that is ours: where it stands, and its open jobs."""
 
-    __slots__ = ("committed", "decoder", "done", "jobs", "next")
+    __slots__ = ("committed", "decoder", "done", "found", "jobs", "next")
 
     def __init__(self, mark: Mark, counters: Counters) -> None:
         self.committed = mark.offset
         self.done = mark.done
+        self.found: int | None = None
         self.next = mark.offset
         self.decoder = Decoder(counters)
         self.jobs: dict[tuple[str, str], _Open] = {}
@@ -128,7 +129,7 @@ class _Share:
     def mark(self) -> Mark:
         """Where the next owner would have to begin."""
         oldest = min((job.start for job in self.jobs.values()), default=self.next)
-        return Mark(oldest, max(self.next, self.done))
+        return Mark(oldest, max(self.next, self.done or 0))
 
 
 class Worker:
@@ -253,7 +254,7 @@ class Worker:
         try:
             messages = share.decoder.decode(record.value)
         except PoisonError as error:
-            if record.offset < share.done:
+            if self._is_old(share, record, error):
                 self.work.skipped += 1
             else:
                 self._poison(record, error)
@@ -261,6 +262,18 @@ class Worker:
             for message in messages:
                 self._judge(share, message, record.offset)
         share.next = record.offset + 1
+
+    def _is_old(self, share: _Share, record: Received, error: PoisonError) -> bool:
+        """Whether a former owner has dealt with this record.
+
+        Where the broker does not keep how far that one came, a job whose start is not here is taken
+        to be over if its records were there before we came.
+        """
+        if share.done is not None:
+            return record.offset < share.done
+        if share.found is None:
+            share.found = self._consumer.end(record.partition) or 0
+        return error.reason == "no-start" and record.offset < share.found
 
     def _judge(self, share: _Share, message: Message, offset: int) -> None:
         if isinstance(message, JobStarted):
