@@ -153,13 +153,13 @@ def references(detectors: Iterable[str]) -> list[str]:
     return found
 
 
-def publish(score: Score, given: dict[str, Any], *, intervals: bool = False) -> None:
+def publish(score: Score, given: dict[str, Any], *, leaderboard: bool = False) -> None:
     """Show a score, hold it against its gates, and write what was asked for.
 
     Args:
         score: The score.
         given: A command's options, with those of :data:`GATES` in it.
-        intervals: Show intervals in the table.
+        leaderboard: Best first, with intervals.
 
     Raises:
         GateError: A gate is not met.
@@ -179,7 +179,7 @@ def publish(score: Score, given: dict[str, Any], *, intervals: bool = False) -> 
     if given["as_json"]:
         print_json(score.document() | _gates(results))
     else:
-        show(report.table(score, _metrics(score, given["metrics"]), intervals=intervals))
+        show(report.table(score, _metrics(score, given["metrics"]), leaderboard=leaderboard))
         for stratum in report.strata_tables(score):
             print_line("")
             show(stratum)

@@ -23,7 +23,10 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "anonymize": ("traces", "anonymize", "Make your own traces shareable."),
     "synth": ("synth", "synth", "Make a synthetic trace, seeded."),
     "run": ("run", "run", "Replay a trace into detectors and score them."),
+    "publish": ("publish", "publish", "Play a trace into a Kafka topic."),
+    "detect": ("detect", "detect", "Judge what is published to a topic, on many machines."),
     "score": ("score", "score", "Score a verdict log that anyone wrote."),
+    "bench": ("bench", "bench", "Every detector on every job, on a leaderboard."),
     "compare": ("compare", "compare", "Compare two runs on the same jobs."),
     "detectors": ("detectors", "detectors", "List, show or start detectors."),
 }

@@ -48,22 +48,25 @@ class Table:
 
 
 def table(
-    score: Score, metrics: tuple[str, ...] | None = None, *, intervals: bool = False
+    score: Score, metrics: tuple[str, ...] | None = None, *, leaderboard: bool = False
 ) -> Table:
     """The score of every detector, one row each.
 
     Args:
         score: The score.
         metrics: Which metrics to show; the headline if None.
-        intervals: Put the 95 % interval below each value that has one.
+        leaderboard: Put the best F1 first, and the 95 % interval below each value that has one.
     """
     shown = metrics or _headline(score)
+    listed = list(score.detectors.items())
+    if leaderboard:
+        listed.sort(key=lambda item: (-(item[1].metrics["f1"] or 0.0), item[0]))
     rows = tuple(
-        (name, *(_cell(scored, key, intervals=intervals) for key in shown))
-        for name, scored in score.detectors.items()
+        (name, *(_cell(scored, key, intervals=leaderboard) for key in shown))
+        for name, scored in listed
     )
-    notes = tuple(_notes(score, shown))
-    return Table(title(score), _columns(shown), rows, _dim(score), notes)
+    dim = tuple(place for place, (_, scored) in enumerate(listed) if scored.baseline)
+    return Table(title(score), _columns(shown), rows, dim, tuple(_notes(score, shown)))
 
 
 def strata_tables(score: Score) -> Iterator[Table]:

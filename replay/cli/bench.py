@@ -1,0 +1,132 @@
+"""The verb ``bench``: every detector on every job, on a leaderboard."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from replay.cli.judging import GATES, POLICY, options, policy_of, publish, words
+from replay.cli.output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from replay.bench import Task
+    from replay.traces import Trace
+
+__all__ = ["bench"]
+
+
+@click.command()
+@click.argument("path")
+@click.option("--jobs", default="all", show_default=True, metavar="JOB,..", help="Which jobs.")
+@click.option(
+    "-d",
+    "--detector",
+    "detectors",
+    multiple=True,
+    metavar="NAME[:k=v,..]",
+    help="A detector; repeatable. [default: all that are installed]",
+)
+@click.option("--baselines/--no-baselines", default=True, help="Run the references too.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes. [default: cores]")
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Use a running Dask cluster instead.")
+@click.option("--keep-ip", is_flag=True, help="Show detectors the real names of nodes.")
+@click.option("--format", "form", type=click.Choice(["folders", "jsonl", "parquet"]), help="Form.")
+@click.option("--lenient", is_flag=True, help="Skip bad rows and jobs, and list them.")
+@click.option(
+    "--outside",
+    type=click.Choice(["keep", "clip", "drop"]),
+    default="keep",
+    show_default=True,
+    help="Alerts outside their job's time.",
+)
+@click.option("--seed", default=0, show_default=True, help="Of detectors, masks and resampling.")
+@click.option("--curves", is_flag=True, help="Add threshold sweeps and delay curves to the JSON.")
+@click.option("--out", type=click.Path(file_okay=False), help="Keep verdicts and score here.")
+@options(POLICY, GATES)
+@click.pass_context
+def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
+    """Run every detector on every job, as fast as the machines allow, and rank them.
+
+    Detectors see pseudonyms of nodes, other ones in every job. Beside the references stands
+    token-memory, which raises nodes that were faulty in another job.
+    """
+    from replay import traces
+    from replay.bench import bench as run
+    from replay.scoring import onsets_beside
+
+    policy = policy_of(given, given["seed"])
+    trace = traces.open(path, form=given["form"], lenient=given["lenient"])
+    jobs = () if given["jobs"] == "all" else words(given["jobs"])
+    chosen = trace.select(jobs) if jobs else trace
+    with _progress(chosen) as done:
+        found = run(
+            chosen,
+            _detectors(given["detectors"], baselines=given["baselines"]),
+            policy=policy,
+            pool=_pool(given["scheduler"], given["workers"]),
+            seed=given["seed"],
+            keep_ip=given["keep_ip"],
+            outside=given["outside"],
+            onsets=onsets_beside(path),
+            curves=given["curves"],
+            filtered=len(chosen) < len(trace),
+            done=done,
+        )
+    for failure in found.failures:
+        note(f"alert-replay: {failure}")
+    if given["out"]:
+        found.write(given["out"])
+    publish(found.score, given, leaderboard=True)
+    if found.failures:
+        ctx.exit(6)
+
+
+def _pool(scheduler: str | None, workers: int | None) -> Callable[[], Any]:
+    from replay.bench import dask, processes
+
+    if scheduler is not None:
+        return functools.partial(dask, scheduler)
+    return functools.partial(processes, workers or os.cpu_count() or 1)
+
+
+def _detectors(asked: tuple[str, ...], *, baselines: bool) -> list[str]:
+    """Those asked for, else all installed ones that need no option; references last."""
+    from replay.errors import PluginError
+    from replay.plugins import DETECTORS, DetectorSpec, installed
+
+    real, references = list(asked), []
+    names = {text.partition(":")[0] for text in asked}
+    for name in dict.fromkeys(point.name for point in installed(DETECTORS)):
+        try:
+            spec = DetectorSpec.parse(name)
+        except PluginError as error:
+            if not asked:
+                note(f"{name} is left out: {error.what}")
+            continue
+        if not spec.cls.baseline:
+            real += [name] if not asked else []
+        elif name not in names:
+            references.append(name)
+    return real + (references if baselines else [])
+
+
+@contextlib.contextmanager
+def _progress(trace: Trace) -> Iterator[Callable[[Task], None]]:
+    """A bar on a terminal's standard error, moved once a job; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("jobs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        row = bar.add_task("jobs", total=len(trace))
+        yield lambda _: bar.advance(row)
