@@ -49,10 +49,10 @@ def validate(path: str, form: Form | None, as_json: bool) -> None:
         trace = read(path, findings, form=form)
     except TraceError as error:
         findings.caught(error)
-    jobs, events = (len(trace), trace.events.num_rows) if trace else (0, 0)
+    jobs, events = (0, 0) if trace is None else (len(trace), trace.events.num_rows)
     if as_json:
         counts = {"jobs": jobs, "events": events}
-        form_read = trace.form if trace else None
+        form_read = None if trace is None else trace.form
         print_json(
             {"schema": SCHEMA, "source": path, "form": form_read, **counts, **_said(findings)}
         )
@@ -108,9 +108,11 @@ def jobs(path: str, form: Form | None, lenient: bool, as_json: bool) -> None:
 
 
 def _row(job: JobFacts) -> tuple[str, ...]:
+    from replay.traces.findings import named
+
     counts = (job.nodes, job.alerting, job.alerts, len(job.kinds))
     numbers = (f"{count:,}" for count in counts)
-    return (job.id, job.start_time, _span(job.duration), *numbers, job.gpu_generation)
+    return (named(job.id), job.start_time, _span(job.duration), *numbers, named(job.gpu_generation))
 
 
 @click.command()
@@ -261,6 +263,8 @@ def _about_trace(trace: Trace, truth: bool) -> dict[str, Any]:
 
 
 def _print_trace(about: dict[str, Any]) -> None:
+    from replay.traces.findings import named
+
     for label, text in {
         "form": about["form"],
         "jobs": f"{about['jobs']:,}, of {_span(about['shortest'])} to {_span(about['longest'])}",
@@ -270,26 +274,29 @@ def _print_trace(about: dict[str, Any]) -> None:
         print_line(f"{label:<9}{text}")
     _print_quality(about)
     for job, faulty in about.get("faulty", {}).items():
-        print_line(f"{job}: {_faulty(faulty)}")
+        print_line(f"{named(job)}: {_faulty(faulty)}")
 
 
 def _print_job(about: dict[str, Any]) -> None:
+    from replay.traces.findings import named
+
     silent = about["nodes"] - about["alerting"]
     span = f"{about['start_time']} to {about['end_time']}, {_span(about['duration'])}"
     for label, text in {
-        "job": about["id"],
+        "job": named(about["id"]),
         "span": span,
-        "GPUs": about["gpu_generation"] or "not said",
+        "GPUs": named(about["gpu_generation"]) or "not said",
         "nodes": f"{about['nodes']:,}, of which {silent:,} never alert",
         "alerts": f"{about['alerts']:,}{_first_and_last(about)}",
         "bursts": _sparkline(about["bursts"]),
     }.items():
         print_line(f"{label:<9}{text}")
-    kinds = [(kind["name"], f"{kind['alerts']:,}", f"{kind['nodes']:,}") for kind in about["kinds"]]
-    print_table(["<kind", "alerts", "nodes"], kinds)
+    kinds = about["kinds"]
+    rows = [(named(kind["name"]), f"{kind['alerts']:,}", f"{kind['nodes']:,}") for kind in kinds]
+    print_table(["<kind", "alerts", "nodes"], rows)
     _print_quality(about)
     if shared := about["shared_nodes"]:
-        others = ", ".join(f"{job} ({count})" for job, count in list(shared.items())[:10])
+        others = ", ".join(f"{named(job)} ({count})" for job, count in list(shared.items())[:10])
         print_line(f"shares nodes with {len(shared)} jobs: {others}")
     if "faulty" in about:
         print_line(f"faulty   {_faulty(about['faulty'])}")
@@ -311,7 +318,9 @@ def _print_quality(about: dict[str, Any]) -> None:
 
 
 def _faulty(labels: dict[str, str]) -> str:
-    return ", ".join(f"{node} ({label})" for node, label in labels.items()) or "none"
+    from replay.traces.findings import named
+
+    return ", ".join(f"{named(node)} ({named(label)})" for node, label in labels.items()) or "none"
 
 
 def _first_and_last(about: dict[str, Any]) -> str:
