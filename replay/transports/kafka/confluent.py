@@ -132,7 +132,7 @@ class Confluent:
             **{
                 "enable.idempotence": True,
                 "acks": "all",
-                "linger.ms": settings.linger * 1000,
+                "linger.ms": settings.linger_ms,
                 "batch.size": 1_000_000,
                 # a record that expires before a later one is sent would change the order
                 "message.timeout.ms": 2**31 - 1,

@@ -187,7 +187,7 @@ class KafkaPython:
             acks="all",
             enable_idempotence=True,
             metrics_enabled=False,
-            linger_ms=int(settings.linger * 1000),
+            linger_ms=settings.linger_ms,
             batch_size=BATCH_BYTES,
             delivery_timeout_ms=FOREVER_MS,
             max_block_ms=int(max(settings.wait, 1) * 1000),

@@ -20,6 +20,9 @@ __all__ = ["CLIENTS", "PROPERTIES", "Settings", "read_properties", "unreachable"
 CLIENTS = ("auto", "kafka-python", "confluent")
 """``auto`` takes confluent-kafka where it is installed (extra ``fast``), else kafka-python."""
 
+LINGER = 0.005
+"""Wall seconds that a record waits for company, unless said otherwise."""
+
 ENVIRONMENT = "ALERT_REPLAY_KAFKA_"
 
 # property, as kcat and librdkafka write it → whether it is a secret
@@ -51,7 +54,8 @@ class Settings:
         replication: Copies of each partition when the topic is made.
         client: One of :data:`CLIENTS`.
         wait: Wall seconds to wait for a broker to answer.
-        linger: Wall seconds that a record may wait for company before it is sent.
+        linger: Wall seconds that a record may wait for company before it is sent; None is
+            :data:`LINGER`.
         unacked: Records that may be under way at once.
         session: Wall seconds of silence after which a group gives a member's partitions to others.
         properties: What :data:`PROPERTIES` names; not shown, for there may be secrets in it.
@@ -63,7 +67,7 @@ class Settings:
     replication: int = 1
     client: str = "auto"
     wait: float = 30.0
-    linger: float = 0.005
+    linger: float | None = None
     unacked: int = 20_000
     session: float = 10.0
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -123,6 +127,11 @@ class Settings:
     def on(self, topic: str) -> Self:
         """Another topic of the same cluster."""
         return replace(self, topic=topic, partitions=None)
+
+    @property
+    def linger_ms(self) -> int:
+        """Milliseconds that a record may wait for company."""
+        return round(1000 * (LINGER if self.linger is None else self.linger))
 
     @property
     def client_name(self) -> str:
