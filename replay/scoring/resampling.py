@@ -144,7 +144,10 @@ class Resampling:
         clusters = {key: self.count(part.touched) for key, part in parts.items()}
         for each in quantiles:
             clusters.update(dict.fromkeys(each.keys, self.count(each.job)))
-        sampled = self.sample(parts, quantiles)
+        if self.cluster.max(initial=-1) + 1 < FEWEST_CLUSTERS:  # no interval could come of it
+            sampled = {key: np.empty(0) for key in clusters}
+        else:
+            sampled = self.sample(parts, quantiles)
         return {key: bounds(sampled[key], clusters[key]) for key in sampled}
 
     def count(self, jobs: NDArray[Any]) -> int:
@@ -157,11 +160,11 @@ def bounds(sampled: NDArray[np.float64], clusters: int) -> Interval:
     undefined = np.isnan(sampled)
     defined = np.sort(sampled[~undefined])
     dropped = np.count_nonzero(undefined) / max(len(sampled), 1)
-    if not len(sampled):
-        return Interval(None, None, dropped, clusters, "no interval: nothing was resampled")
     if clusters < FEWEST_CLUSTERS:
         why = f"no interval: only {clusters} of at least {FEWEST_CLUSTERS} needed contribute"
         return Interval(None, None, dropped, clusters, why)
+    if not len(sampled):
+        return Interval(None, None, dropped, clusters, "no interval: nothing was resampled")
     if dropped > MOST_DROPPED:
         why = f"no interval: undefined in {dropped:.0%} of the resamples"
         return Interval(None, None, dropped, clusters, why)

@@ -49,6 +49,7 @@ def test_every_metric_under_weights_is_the_metric_of_the_drawn_jobs(bench, monke
     with monkeypatch.context() as patch:
         patch.setattr(Resampling, "weights", lambda _: iter([drawn[:2], drawn[2:]]))
         patch.setattr(Resampling, "sample", sample)
+        patch.setattr("replay.scoring.resampling.FEWEST_CLUSTERS", 1)
         score(trace, bench.log(trace, said), policy=Policy(resamples=5))
     assert {"f1", "mcc", "latency_start_p50_all", "hit_at_1", "cost_score", "map"} <= set(caught)
     for number, weights in enumerate(drawn.tolist()):
