@@ -254,7 +254,7 @@ class _Watch:
     """One job from its start to its end, within one epoch."""
 
     __slots__ = (
-        "_delivered", "_newest", "_observer", "_passed", "_perf", "_seats", "_slice", "_start",
+        "_at", "_delivered", "_newest", "_observer", "_passed", "_perf", "_seats", "_slice", "_start",
         "_tally", "_wall", "epoch",
     )  # fmt: skip
 
@@ -275,6 +275,7 @@ class _Watch:
         self._perf = perf
         self._slice: AlertSlice | None = None
         self._newest: int | None = None
+        self._at = -math.inf
         self._passed = -math.inf
         self._delivered = 0
         self._seats = [_Seat(spec.name, tally.costs[spec.name]) for spec in detectors]
@@ -287,10 +288,11 @@ class _Watch:
         if batch is None:
             return []
         at, count = batch.at, len(batch)
-        if at <= self._passed or (self._slice is not None and at < self._slice.batch.at):
+        if at <= self._passed or at < self._at:
             raise TransportError(f"Alerts of job {batch.job} at {at!r} s came too late.")
         said = self._wake(at, inclusive=False)
         self._slice = message
+        self._at = at
         self._newest = int(batch.seq[-1])
         self._delivered += count
         for seat in self._seats:
