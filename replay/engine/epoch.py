@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from replay.engine.environment import LAST, URGENT, TapeEnvironment
@@ -91,12 +91,6 @@ class Epoch:
         self.env.process(self._finale(max(stop_ns, entry_ns)))
 
     @property
-    def between_instants(self) -> bool:
-        """True when the newest instant is wholly out."""
-        cursor = self.env.cursor
-        return self._slice == self._score.starts[cursor] and not self._skip
-
-    @property
     def behind_after_instant(self) -> int:
         """Alerts behind the position once the next instant, or the rest of this one, is out."""
         cursor = self.env.cursor
@@ -105,7 +99,10 @@ class Epoch:
         return self._score.numbers[self._score.starts[cursor + 1]]
 
     def watermarks(self, now: int) -> list[Message]:
-        """That replay time has come this far, for every job under way."""
+        """That all is out up to this time, for every job under way; nothing if it is not."""
+        cursor = self.env.cursor
+        if cursor < len(self._score.times) and self._score.times[cursor] <= now:
+            return []
         return [
             Watermark(self._run, self.number, self._slots[slot].job.id, self._slots[slot].at(now))
             for slot in self.active
@@ -158,33 +155,44 @@ class Epoch:
         """Publish an instant. False when some of it is left."""
         stop = self._score.starts[instant + 1]
         while True:
-            messages, alerts = self._cut(stop)
-            going_on = self._deliver(messages, alerts)
+            before = self.behind
+            going_on = self._deliver(self._cut(stop), self.behind - before)
             if self._slice == stop:
                 return True
             if not going_on:
                 return False
 
-    def _cut(self, stop: int) -> tuple[list[Message], int]:
+    def _cut(self, stop: int) -> list[Message]:
         """The next slices of this instant: a handful, and never beyond the allowance."""
-        reel, counts, now = self._reel, self.counts, self.env.now_ns
+        first, skip, numbers = self._slice, self._skip, self._score.numbers
+        goal = min(self.behind + PIECE, self.allowance)
+        last, leave = stop, 0
+        if numbers[stop] <= goal:
+            self._slice, self._skip = stop, 0
+        else:
+            last, leave = self._part(stop, goal)
+        self.behind = numbers[last] - leave
+        run, number, counts = self._run, self.number, self.counts
         scheduled, published, catch_up = self._stamp()
-        room = self.allowance - self.behind
-        before = self.behind
         messages: list[Message] = []
-        while self._slice < stop and self.behind - before < min(room, PIECE):
-            index, skip = self._slice, self._skip
-            size = reel.size(index) - skip
-            if size > room - (self.behind - before):
-                size = room - (self.behind - before)
-                self._skip += size
-            else:
-                self._slice += 1
-                self._skip = 0
-            batch = reel.batch(index, now, skip, size)
-            messages.append(
-                AlertSlice(self._run, self.number, batch, scheduled, published, catch_up)
-            )
-            counts[reel.job(index)] += size
-            self.behind += size
-        return messages, self.behind - before
+        for index, batch in enumerate(
+            self._reel.batches(first, last, self.env.now_ns, skip, leave), first
+        ):
+            counts[self._reel.job(index)] += len(batch.seq)
+            messages.append(AlertSlice(run, number, batch, scheduled, published, catch_up))
+        return messages
+
+    def _part(self, stop: int, goal: int) -> tuple[int, int]:
+        """Where to cut an instant that is too long.
+
+        Returns:
+            The slice after the last one to publish, and how many of its alerts to leave.
+        """
+        numbers = self._score.numbers
+        whole = bisect_right(numbers, goal, self._slice, stop) - 1
+        rest = goal - numbers[whole]
+        if rest and goal == self.allowance:
+            self._slice, self._skip = whole, rest
+            return whole + 1, numbers[whole + 1] - goal
+        self._slice, self._skip = whole, 0
+        return whole, 0

@@ -8,7 +8,10 @@ from typing import Literal
 
 from replay.clock import ratio
 
-__all__ = ["MAX", "Playback", "nanoseconds"]
+__all__ = ["MAX", "Playback", "Speed", "nanoseconds"]
+
+Speed = float | Literal["max"]
+"""Trace seconds per wall second, or :data:`MAX`."""
 
 MAX: Literal["max"] = "max"
 """The speed of virtual time: nothing is waited for and no clock is read."""
@@ -25,8 +28,9 @@ class Playback:
 
     Attributes:
         speed: Trace seconds per wall second, or ``"max"``.
-        start_paused: Wait to be resumed before the first message.
+        start_paused: Wait to be resumed before the first message that is not a warm-up.
         start_s: Where to begin; None is the beginning of the first job.
+        warm_up: Publish what lies before ``start_s`` at once, marked, so that detectors know it.
         end_s: Where to end, inclusive; None is the end of the last job.
         duration_s: How long to play; None is to the end.
         loops: How often to play; None is for ever.
@@ -43,9 +47,10 @@ class Playback:
         switch_interval_s: The interpreter's thread switch interval while paced; None leaves it.
     """
 
-    speed: float | Literal["max"] = MAX
+    speed: Speed = MAX
     start_paused: bool = False
     start_s: float | None = None
+    warm_up: bool = False
     end_s: float | None = None
     duration_s: float | None = None
     loops: int | None = 1

@@ -53,8 +53,8 @@ def _play(
             ]
         if number < len(timeline.instant_ns) and timeline.instant_ns[number] == at:
             messages += [
-                AlertSlice(run, 0, reel.batch(index, at))
-                for index in range(starts[number], starts[number + 1])
+                AlertSlice(run, 0, batch)
+                for batch in reel.batches(starts[number], starts[number + 1], at)
             ]
             number += 1
         if at in ends:

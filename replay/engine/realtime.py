@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["frozen_garbage", "realtime"]
+__all__ = ["realtime"]
 
 _PR_SET_TIMERSLACK = 29
 _PR_GET_TIMERSLACK = 30
 
 
 @contextlib.contextmanager
-def frozen_garbage() -> Iterator[None]:
+def _frozen_garbage() -> Iterator[None]:
     """What is loaded by now is not looked at by the garbage collector meanwhile."""
     if gc.get_freeze_count():  # someone else has frozen theirs, and means to keep it so
         yield
         return
-    gc.collect()
     gc.freeze()
     try:
         yield
@@ -32,7 +31,7 @@ def frozen_garbage() -> Iterator[None]:
 
 @contextlib.contextmanager
 def realtime(switch_interval_s: float | None) -> Iterator[None]:
-    """Threads take turns quickly, and this thread's timers are exact where Linux allows it.
+    """Loaded data is no garbage, threads take turns quickly, this thread's timers are exact.
 
     Args:
         switch_interval_s: Wall seconds until a busy thread has to give way; None leaves it.
@@ -42,7 +41,8 @@ def realtime(switch_interval_s: float | None) -> Iterator[None]:
     try:
         if switch_interval_s:
             sys.setswitchinterval(switch_interval_s)
-        yield
+        with _frozen_garbage():
+            yield
     finally:
         sys.setswitchinterval(interval)
         if slack:
@@ -57,6 +57,7 @@ def _timer_slack(wanted_ns: int) -> int:
 
     try:
         prctl = ctypes.CDLL(None).prctl
+        prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
         before = int(prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0))
         prctl(_PR_SET_TIMERSLACK, wanted_ns, 0, 0, 0)
     except (OSError, AttributeError):

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["Jump", "Lateness", "Played", "PlayerState"]
+if TYPE_CHECKING:
+    from replay.engine.options import Speed
+
+__all__ = ["Jump", "Lateness", "Played", "PlayerState", "Status"]
+
+Status = Literal["ready", "playing", "paused", "stepping", "ended"]
+"""What a player is doing."""
 
 _STEPS = 8  # per doubling: a bucket is 9 % wide
 
@@ -64,7 +70,7 @@ class Jump:
     before_s: float
     after_s: float
     epoch: int
-    why: Literal["seek", "loop", "gap", "step"]
+    why: Literal["seek", "loop", "gap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +89,14 @@ class PlayerState:
         speed: Speed asked for.
         speed_achieved: Speed achieved while playing; None where no clock is read.
         lag_wall_s: How late the newest slice was.
-        late: Slices later than the threshold.
+        late: Publications later than the threshold.
+        early: Publications that were early. Always 0.
         epoch: The epoch.
         jumps: How many jumps there have been.
         sink_wall_s: Wall seconds spent inside the sink so far.
     """
 
-    status: Literal["ready", "playing", "paused", "stepping", "ended"]
+    status: Status
     position_s: float
     begin_s: float
     end_s: float
@@ -97,10 +104,11 @@ class PlayerState:
     alerts: int
     alerts_total: int
     published: int
-    speed: float | Literal["max"]
+    speed: Speed
     speed_achieved: float | None
     lag_wall_s: float
     late: int
+    early: int
     epoch: int
     jumps: int
     sink_wall_s: float
@@ -121,7 +129,8 @@ class Played:
         wall_s: What it took, with pauses; None in virtual time.
         paused_wall_s: Pauses in it.
         sink_wall_s: Wall seconds spent inside the sink.
-        lateness: How late slices were.
+        lateness: How late publications of alerts were when they left.
+        cleared: How late they were when the sink had taken all of them.
         late: How many were later than the threshold.
         early: How many were early. Always 0.
         slipped_wall_s: How much replay time stood still for being late.
@@ -133,13 +142,14 @@ class Played:
     epochs: int
     alerts: int
     caught_up: int
-    speed: float | Literal["max"]
+    speed: Speed
     speed_achieved: float | None
     planned_wall_s: float | None
     wall_s: float | None
     paused_wall_s: float
     sink_wall_s: float
     lateness: Lateness = field(repr=False)
+    cleared: Lateness = field(repr=False)
     late: int
     early: int
     slipped_wall_s: float

@@ -28,7 +28,8 @@ class Timekeeper:
     Attributes:
         clock: Replay time.
         horizon_ns: What is waited for; replay time has not really come further than this.
-        lateness: How late slices were.
+        lateness: How late publications of alerts were when they left.
+        cleared: How late they were when the sink had taken all of them.
         running_ns: Wall nanoseconds in which replay time ran.
         travelled_ns: Replay nanoseconds played through meanwhile.
         sink_ns: Wall nanoseconds spent publishing.
@@ -49,11 +50,11 @@ class Timekeeper:
         self._stood_ns = replay_ns
         self.horizon_ns = replay_ns
         self.lateness = Lateness()
+        self.cleared = Lateness()
         self.lag_ns = 0
         self.late = self.early = self.stalls = 0
         self.running_ns = self.travelled_ns = self.sink_ns = self.slipped_ns = 0
 
-    @property
     def wall_ns(self) -> int:
         """Wall nanoseconds since it began."""
         return self._wall.monotonic_ns() - self._began_ns
@@ -90,7 +91,6 @@ class Timekeeper:
             self.travelled_ns += here - self._stood_ns
             self._stood_ns = here
 
-    @property
     def speed_achieved(self) -> float | None:
         """Replay time played through per wall time in which it ran; None before it has run."""
         running, travelled, segment = self.running_ns, self.travelled_ns, self.clock.segment
@@ -110,8 +110,8 @@ class Timekeeper:
             self.pacer.overslept_ns = 0
             self.stalls += 1
             self._slip(replay_ns)
-            due = self.clock.due_ns(replay_ns)
-        self._due_ns = due
+        else:
+            self._due_ns = due
         return True
 
     def on_time(self, replay_ns: int) -> tuple[float, float]:
@@ -141,13 +141,17 @@ class Timekeeper:
             )
         return (due + self._unix_offset_ns) / 1e9, (now + self._unix_offset_ns) / 1e9
 
-    def left(self) -> None:
-        """Called just after messages have left."""
+    def left(self, alerts: int) -> None:
+        """Called just after messages have left, some of them alerts."""
         before = self.pacer.now_ns
-        self.sink_ns += self.pacer.read() - before
+        now = self.pacer.read()
+        self.sink_ns += now - before
+        if alerts and self._due_ns is not None:
+            self.cleared.add(now - self._due_ns)
 
     def unpaced(self) -> tuple[float, float]:
         """When something leaves that was due just when it could leave."""
+        self._due_ns = None
         now = (self.pacer.read() + self._unix_offset_ns) / 1e9
         return now, now
 
@@ -161,5 +165,6 @@ class Timekeeper:
     def _slip(self, replay_ns: int) -> None:
         """Let it be this time now: replay time has stood still since."""
         ended = self.clock.slip(replay_ns)
-        self.slipped_ns += self.clock.segment.wall_ns - ended.due(replay_ns)
+        self._due_ns = self.clock.segment.wall_ns
+        self.slipped_ns += self._due_ns - ended.due(replay_ns)
         self._account(ended)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 
 from replay.errors import UsageError
 from replay.timeline.facts import Facts, Plan
+from replay.timeline.rows import (
+    REACH,
+    SECOND,
+    TOO_FAR,
+    Rows,
+    check_reach,
+    keep_inside,
+    pattern,
+    spread_out,
+)
 from replay.timeline.schedule import Schedule, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from replay.api import Job
@@ -25,15 +33,6 @@ __all__ = ["PIECE", "SECOND", "Slot", "Timeline"]
 
 PIECE = 1024
 """Most alerts in one slice: a longer instant is cut, so that a pause can fall inside it."""
-
-SECOND = 10**9
-"""Nanoseconds."""
-
-_REACH = 2**62  # twice this still fits into int64
-_TOO_FAR = (
-    "The jobs reach further than 146 years of replay time.",
-    "correct the stamp that is far away, another --schedule, or fewer jobs",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +136,12 @@ class Timeline:
             UsageError: A pattern is not a regular expression, a word is unknown, or the jobs do
                 not fit into 146 years of replay time.
         """
-        rows = _Rows.of(trace, job, node, kind, exclude_kind)
+        rows = Rows.of(trace, job, node, kind, exclude_kind)
         total = trace.events.num_rows
-        _check_reach(rows)
-        rows, before, after = _keep_inside(rows, outside)
+        check_reach(rows)
+        rows, before, after = keep_inside(rows, outside)
         unsorted = rows.unsorted()
-        rows = _spread(rows.sorted(), spread, seed)
+        rows = spread_out(rows.sorted(), spread, seed)
         plan = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
         slots, names = _place(rows, plan, seed)
         facts = Facts(
@@ -151,7 +150,7 @@ class Timeline:
         return cls._cut(rows, slots, names, facts)
 
     @classmethod
-    def _cut(cls, rows: _Rows, slots: tuple[Slot, ...], names: _Names, facts: Facts) -> Self:
+    def _cut(cls, rows: Rows, slots: tuple[Slot, ...], names: _Names, facts: Facts) -> Self:
         """Cut the rows into slices, and put those into playing order."""
         starts, tied = _slice_starts(rows)
         stops = np.append(starts[1:], len(rows.at)) if len(starts) else starts
@@ -245,7 +244,7 @@ class Timeline:
         Returns:
             How many alerts have been played once it is out; None if there is no such alert.
         """
-        node_fits, kind_fits = _pattern(node, "node"), _pattern(kind, "kind")
+        node_fits, kind_fits = pattern(node, "node"), pattern(kind, "kind")
         fitting = [
             (
                 np.array([node_fits(name) for name in slot.nodes], bool),
@@ -265,153 +264,6 @@ class Timeline:
         return None
 
 
-class _Rows(NamedTuple):
-    """Alerts of some jobs as columns, each job's together."""
-
-    jobs: tuple[TraceJob, ...]
-    job: NDArray[np.int32]
-    at: NDArray[np.int64]
-    node: NDArray[np.int32]
-    kind: NDArray[np.int32]
-    node_names: list[str]
-    kind_names: list[str]
-
-    @classmethod
-    def of(cls, trace: Trace, job: str, node: str, kind: str, exclude_kind: str) -> _Rows:
-        job_fits, node_fits = _pattern(job, "job"), _pattern(node, "node")
-        kind_fits, kind_left_out = _pattern(kind, "kind"), _pattern(exclude_kind, "exclude-kind")
-        if job:
-            trace = trace.select(item.id for item in trace.jobs if job_fits(item.id))
-        events = trace.events
-        nodes, node_names = _codes(events.column("ip"))
-        kinds, kind_names = _codes(events.column("event"))
-        rows = cls(
-            trace.jobs,
-            events.column("job").to_numpy(),
-            events.column("at").to_numpy(),
-            nodes,
-            kinds,
-            node_names,
-            kind_names,
-        )
-        if not (node or kind or exclude_kind):
-            return rows
-        good_node = np.array([node_fits(name) for name in node_names], bool)
-        good_kind = np.array(
-            [kind_fits(name) and not (exclude_kind and kind_left_out(name)) for name in kind_names],
-            bool,
-        )
-        return rows.where(good_node[nodes] & good_kind[kinds])
-
-    def where(self, wanted: NDArray[np.bool_] | NDArray[np.int64]) -> _Rows:
-        """Some of the rows, or all of them in another order."""
-        return self._replace(
-            job=self.job[wanted],
-            at=self.at[wanted],
-            node=self.node[wanted],
-            kind=self.kind[wanted],
-        )
-
-    def bounds(self) -> list[int]:
-        """``len(jobs) + 1`` row numbers between which each job's rows lie."""
-        edges: list[int] = np.searchsorted(
-            self.job, np.arange(len(self.jobs) + 1, dtype=self.job.dtype)
-        ).tolist()
-        return edges
-
-    def unsorted(self) -> int:
-        """How many rows are earlier than the row before them in the same job."""
-        back = (self.at[1:] < self.at[:-1]) & (self.job[1:] == self.job[:-1])
-        return int(np.count_nonzero(back))
-
-    def instants(self) -> NDArray[np.bool_]:
-        """Which rows of sorted ones begin another instant of their job."""
-        new = np.ones(len(self.at), bool)
-        new[1:] = (self.at[1:] != self.at[:-1]) | (self.job[1:] != self.job[:-1])
-        return new
-
-    def sorted(self) -> _Rows:
-        """The same rows, each job's by time; rows of one instant stay as they are."""
-        return self.where(np.lexsort((self.at, self.job))) if self.unsorted() else self
-
-
-def _pattern(text: str, name: str) -> _Match:
-    """What a whole word must look like; anything, if there is no pattern."""
-    try:
-        compiled = re.compile(text)
-    except re.error as error:
-        raise UsageError(
-            f"{name} {text!r} is not a regular expression: {error}.", "'nic_.*', or 'a|b'"
-        ) from error
-    return _Match(compiled if text else None)
-
-
-class _Match(NamedTuple):
-    pattern: re.Pattern[str] | None
-
-    def __call__(self, word: str) -> bool:
-        return self.pattern is None or self.pattern.fullmatch(word) is not None
-
-
-def _codes(column: pa.ChunkedArray[Any]) -> tuple[NDArray[np.int32], list[str]]:
-    """A dictionary column as codes and names."""
-    whole: Any = column.unify_dictionaries().combine_chunks()
-    return whole.indices.to_numpy(zero_copy_only=False), whole.dictionary.to_pylist()
-
-
-def _check_reach(rows: _Rows) -> None:
-    """Refuse times so far away that sums of them might not fit into int64 nanoseconds."""
-    longest = max((abs(job.duration_ns) for job in rows.jobs), default=0)
-    if longest > _REACH or (len(rows.at) and max(-int(rows.at.min()), int(rows.at.max())) > _REACH):
-        raise UsageError(*_TOO_FAR)
-
-
-def _keep_inside(rows: _Rows, outside: str) -> tuple[_Rows, int, int]:
-    """Apply the policy for alerts outside their job; count those before and after it."""
-    if outside not in {"keep", "clip", "drop"}:
-        raise UsageError(f"outside {outside!r} is none of keep, clip, drop.")
-    lengths = np.fromiter((max(0, job.duration_ns) for job in rows.jobs), np.int64, len(rows.jobs))
-    last = lengths[rows.job]
-    early, late = rows.at < 0, rows.at > last
-    before, after = int(np.count_nonzero(early)), int(np.count_nonzero(late))
-    if outside == "clip":
-        rows = rows._replace(at=np.clip(rows.at, 0, last))
-    elif outside == "drop" and before + after:
-        rows = rows.where(~(early | late))
-    return rows, before, after
-
-
-def _spread(rows: _Rows, spread: str, seed: int) -> _Rows:
-    """Give alerts that are stamped with a whole second a place inside it, keeping their order."""
-    if spread not in {"none", "even", "random"}:
-        raise UsageError(f"spread {spread!r} is none of none, even, random.")
-    if spread == "none" or not len(rows.at):
-        return rows
-    phase = np.fromiter((job.start_ns % SECOND for job in rows.jobs), np.int64, len(rows.jobs))
-    whole = (rows.at + phase[rows.job]) % SECOND == 0
-    new = rows.instants()
-    first = np.flatnonzero(new)
-    group = np.cumsum(new) - 1
-    size = np.diff(np.append(first, len(new)))[group]
-    rank = np.arange(len(new)) - first[group]
-    if spread == "even":
-        within = rank * SECOND // size
-    else:
-        draws = _draws(seed, len(new))
-        within = draws[np.lexsort((draws, group))]
-    return rows._replace(at=rows.at + np.where(whole, within, 0)).sorted()
-
-
-def _draws(seed: int, count: int) -> NDArray[np.int64]:
-    """Numbers in [0, 1 s) by SplitMix64 (Steele, Lea and Flood, 2014): the same everywhere."""
-    with np.errstate(over="ignore"):
-        golden = np.uint64(0x9E3779B97F4A7C15)
-        state = (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(seed % 2**64)) * golden
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return ((state ^ (state >> np.uint64(31))) % np.uint64(SECOND)).astype(np.int64)
-
-
 class _Names(NamedTuple):
     """Codes of every row, and the rows at which a name is seen for the first time."""
 
@@ -422,7 +274,7 @@ class _Names(NamedTuple):
     new_kinds: NDArray[np.int64]
 
 
-def _place(rows: _Rows, schedule: Schedule, seed: int) -> tuple[tuple[Slot, ...], _Names]:
+def _place(rows: Rows, schedule: Schedule, seed: int) -> tuple[tuple[Slot, ...], _Names]:
     """Give every job its slot, and its names their codes."""
     bounds = rows.bounds()
     jobs = [job.public for job in rows.jobs]
@@ -431,8 +283,8 @@ def _place(rows: _Rows, schedule: Schedule, seed: int) -> tuple[tuple[Slot, ...]
         for job, start, stop in zip(rows.jobs, bounds, bounds[1:], strict=False)
     ]
     zeros = schedule.zeros(spans, seed)
-    if any(abs(zero) > _REACH for zero in zeros):
-        raise UsageError(*_TOO_FAR)
+    if any(zero + span.tail > REACH for zero, span in zip(zeros, spans, strict=True)):
+        raise UsageError(*TOO_FAR)
     coder = _Coder(rows.node_names), _Coder(rows.kind_names)
     node, kind = np.empty_like(rows.node), np.empty_like(rows.kind)
     new_nodes, new_kinds = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -492,7 +344,7 @@ class _Coder:
         return (*listed, *(self._names[code] for code in codes[new])), new
 
 
-def _slice_starts(rows: _Rows) -> tuple[NDArray[np.int64], int]:
+def _slice_starts(rows: Rows) -> tuple[NDArray[np.int64], int]:
     """First rows of all slices in row order, and how many alerts share their instant."""
     count = len(rows.at)
     if not count:
