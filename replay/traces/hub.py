@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import re
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -58,11 +59,14 @@ class Fetched:
     cached: bool
 
 
-def download(url: str) -> Path:
+def download(url: str, *, cache: Path | None = None, endpoint: str | None = None) -> Path:
     """Bring what a URL names into the hub's own cache.
 
     Args:
         url: ``hf://datasets/OWNER/NAME@REVISION/PATH``; PATH may be empty, a file or a folder.
+            A table of a pair brings the tables beside it along.
+        cache: Where to keep it; None for the default of ``huggingface_hub``.
+        endpoint: The hub's address; None for the default likewise.
 
     Returns:
         The file or folder on disk.
@@ -81,7 +85,9 @@ def download(url: str) -> Path:
             repo,
             repo_type="dataset",
             revision=revision,
-            allow_patterns=[path, f"{path}/*"] if path else None,
+            allow_patterns=_patterns(path),
+            cache_dir=cache,
+            endpoint=endpoint,
             etag_timeout=_TIMEOUT,
         )
     return Path(folder) / path
@@ -148,6 +154,13 @@ def fetch(
     return Fetched(folder, info.sha, sums, cached=False)
 
 
+def _patterns(path: str) -> list[str] | None:
+    if not path:
+        return None
+    beside = [str(PurePosixPath(path).parent / "*.parquet")] if path.endswith(".parquet") else []
+    return [path, f"{path}/*", *beside]
+
+
 def _wanted(info: Any, form: Form, repo: str) -> Sequence[Any]:
     """The files of one form, and what says what they are."""
     files = sorted(info.siblings, key=lambda file: file.rfilename)
@@ -187,9 +200,8 @@ def _hub() -> Any:
     except ImportError:
         what = "Reading from a data set hub needs huggingface_hub."
         raise UsageError(what, "pip install 'alert-replay[hf]'") from None
-    hub: Any = huggingface_hub
-    hub.utils.disable_progress_bars()
-    return hub
+    importlib.import_module("huggingface_hub.utils").disable_progress_bars()
+    return huggingface_hub
 
 
 @contextmanager
