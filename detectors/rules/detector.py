@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from detectors.rules.program import Settings, load_program, milliseconds
-from detectors.rules.watch import Watch
+from detectors.rules.watch import Book, Watch
 from replay.api import Alert, Detector, Job, Verdict
 from replay.errors import UsageError
 
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from detectors.rules.counters import Zero
     from detectors.rules.evaluation import Dialect
 
-__all__ = ["Rules"]
+__all__ = ["STARTER", "Rules"]
+
+STARTER = Path(__file__).with_name("starter.yml")
+"""Rules to begin with."""
 
 
 class Rules(Detector):
@@ -26,7 +30,7 @@ class Rules(Detector):
 
     Args:
         job: The job to watch.
-        file: Path of the rule file.
+        file: Path of the rule file; empty for the rules in ``starter.yml`` beside this module.
         alert: Listen to this alert only; empty for all of the file.
         dialect: ``prometheus3`` or ``prometheus2``.
         label: The label that names the node.
@@ -42,7 +46,6 @@ class Rules(Detector):
         UsageError: An option is.
 
     Examples:
-        >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> rules = "groups: [{name: g, rules: [{alert: Seen, expr: llm_alert_events_total > 1}]}]"
         >>> with TemporaryDirectory() as folder:
@@ -62,7 +65,7 @@ class Rules(Detector):
         self,
         job: Job,
         *,
-        file: str,
+        file: str = "",
         alert: str = "",
         dialect: Dialect = "prometheus3",
         label: str = "ip",
@@ -89,7 +92,8 @@ class Rules(Detector):
             milliseconds(lookback),
             alert,
         )
-        self._watch = Watch(load_program(file, settings), job)
+        self._watch = Watch(load_program(file or STARTER, settings), job)
+        self._book = Book(label, alert)
         self.wake_at = self._watch.next / 1000.0
 
     def observe(self, alert: Alert) -> Iterable[Verdict]:
@@ -102,6 +106,6 @@ class Rules(Detector):
         """Scrape and evaluate."""
         verdicts: list[Verdict] = []
         while self._watch.next / 1000.0 <= now:
-            verdicts.extend(self._watch.tick().verdicts)
+            verdicts.extend(self._book.take(self._watch.tick()))
         self.wake_at = self._watch.next / 1000.0
         return verdicts

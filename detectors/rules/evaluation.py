@@ -643,6 +643,8 @@ class Evaluator:
 
     def _of_aggregate(self, node: Aggregate, times: Times) -> Vector:
         vector = self.vector(node.expr, times)
+        if not vector.labels and node.op not in {"topk", "bottomk", "limitk", "quantile", "count_values"}:
+            return vector
         memory = self._grouped.setdefault((node.grouping, node.without), {})
         groups = aggregation.Groups(
             vector.labels, node.grouping, leave_out=node.without, memory=memory
@@ -667,6 +669,8 @@ class Evaluator:
         if isinstance(lhs, str) or isinstance(rhs, str):
             raise EvaluationError("operators do not take strings")
         if isinstance(lhs, Vector) and isinstance(rhs, Vector):
+            if not lhs.labels and node.op != "or":
+                return lhs
             if node.op in operators.SETS:
                 return operators.set_operation(node.op, lhs, rhs, node.matching)
             return operators.vector_vector(
@@ -679,8 +683,12 @@ class Evaluator:
                 old=self._old,
             )
         if isinstance(lhs, Vector):
+            if not lhs.labels:
+                return lhs
             return self._with_scalar(node, lhs, lhs.values, rhs)  # type: ignore[arg-type]  # a scalar: vectors went before
         if isinstance(rhs, Vector):
+            if not rhs.labels:
+                return rhs
             return self._with_scalar(node, rhs, lhs, rhs.values)
         return operators.arithmetic(node.op, lhs, rhs)
 

@@ -116,7 +116,7 @@ class Block:
         labels = [self.labels[row] for row in rows]
         falls = self.falls  # found once for all
         block = Block(labels, self.grid, self.times, self.values, self.index[list(rows)])
-        block._falls = falls  # noqa: SLF001 - one class
+        block._falls = falls
         return block
 
     @property

@@ -21,8 +21,6 @@ from detectors.rules.series import STALE, Block, Storage, Vector
 from replay.api import Job, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from detectors.rules.files import Group, Rule
@@ -31,20 +29,18 @@ if TYPE_CHECKING:
     Times = NDArray[np.int64]
     Elements = list[tuple[Labels, float]]
 
-__all__ = ["Step", "Watch", "judge", "ticks"]
+__all__ = [
+    "Changes",
+    "Evaluation",
+    "Watch",
+    "changes_of",
+    "judge",
+    "ticks",
+    "verdicts_of",
+]
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What one instant brought.
-
-    Attributes:
-        at: Milliseconds of trace time.
-        verdicts: Said at that instant.
-    """
-
-    at: int
-    verdicts: tuple[Verdict, ...]
+Changes = list[tuple["Rule", Change]]
+"""What alerts did at one instant, in the order of their rules."""
 
 
 def _after(at: int, period: int, offset: int) -> int:
@@ -76,17 +72,23 @@ class Book:
     """Who is accused: turns what alerts do into verdicts on nodes.
 
     Several alerts may accuse one node; it is raised with the first and retracted with the last.
+
+    Attributes:
+        label: The label that names the node.
+        alert: The one alert that is listened to; empty for all.
     """
 
     label: str
+    alert: str = ""
     _firing: Counter[str | None] = field(default_factory=Counter)
 
-    def take(self, at: int, changes: list[tuple[Rule, Change]]) -> list[Verdict]:
-        """Take in all changes of one instant, in the order of their rules."""
-        del at
+    def take(self, changes: Changes) -> list[Verdict]:
+        """Take in all changes of one instant."""
         before: dict[str | None, int] = {}
         reasons: dict[str | None, str] = {}
         for rule, change in changes:
+            if self.alert not in {"", rule.name}:
+                continue
             node = dict(change.labels).get(self.label)
             before.setdefault(node, self._firing[node])
             self._firing[node] += 1 if change.kind == "firing" else -1
@@ -122,7 +124,7 @@ class _State:
     rule: Rule
     group: Group
     alerts: Alerts | None
-    heard: bool
+    error: str = ""
     firing: dict[Labels, None] = field(default_factory=dict)
     recorded: frozenset[Labels] = frozenset()
     names: dict[Labels, Labels] = field(default_factory=dict)
@@ -151,33 +153,27 @@ class _State:
     def step(self, at: int, found: Elements | None) -> list[Change]:
         """What the rule's alerts do at one time; None stands for a failed evaluation."""
         alerts = self.alerts
-        if alerts is None or found is None:
-            return []
-        if not found and not alerts.active:
+        if alerts is None or found is None or not (found or alerts.active):
             return []
         try:
             changes = alerts.step(at, self.elements(found))
-        except EvaluationError:
+        except EvaluationError as error:
+            self.error = error.what
             changes = [
                 Change("resolved", labels, at) for labels in self.firing if not alerts.active
             ]
+        changes.sort(key=lambda change: change.labels)
         for change in changes:
             if change.kind == "firing":
                 self.firing[change.labels] = None
             else:
                 self.firing.pop(change.labels, None)
-        return changes if self.heard else []
+        return changes
 
 
 def _states(program: Program) -> list[_State]:
-    wanted = program.settings.alert
     return [
-        _State(
-            rule,
-            group,
-            Alerts(rule, group.limit) if rule.alerting else None,
-            wanted in {"", rule.name},
-        )
+        _State(rule, group, Alerts(rule, group.limit) if rule.alerting else None)
         for group in program.file.groups
         for rule in group.rules
     ]
@@ -209,7 +205,7 @@ def _columns(answer: Vector | NDArray[np.float64] | str, steps: int) -> list[Ele
     return out
 
 
-def _evaluated(evaluator: Evaluator, rule: Rule, times: Times) -> list[Elements | None]:
+def _evaluated(evaluator: Evaluator, state: _State, times: Times) -> list[Elements | None]:
     """What a rule gives at each time; None where it fails.
 
     A failure belongs to single steps: the times are halved until it stands alone.
@@ -217,15 +213,76 @@ def _evaluated(evaluator: Evaluator, rule: Rule, times: Times) -> list[Elements 
     if not len(times):
         return []
     try:
-        return _columns(evaluator.steps(rule.expr, times), len(times))
-    except EvaluationError:
+        return _columns(evaluator.steps(state.rule.expr, times), len(times))
+    except EvaluationError as error:
         if len(times) == 1:
+            state.error = error.what
             return [None]
         half = len(times) // 2
         return [
-            *_evaluated(evaluator, rule, times[:half]),
-            *_evaluated(evaluator, rule, times[half:]),
+            *_evaluated(evaluator, state, times[:half]),
+            *_evaluated(evaluator, state, times[half:]),
         ]
+
+
+class Evaluation:
+    """The rules of a file, evaluated one instant after the other.
+
+    Args:
+        program: The rules.
+        storage: Where samples are, and where rules write.
+
+    Attributes:
+        states: Every rule and what it remembers, in the order of the file.
+    """
+
+    def __init__(self, program: Program, storage: Storage, *, keep_alerts: bool) -> None:
+        self.program = program
+        self.storage = storage
+        self.states = _states(program)
+        self._keep_alerts = keep_alerts
+
+    def due(self, at: int) -> list[Group]:
+        """The groups whose time has come."""
+        offset = self.program.settings.eval_offset
+        return [
+            group
+            for group in self.program.file.groups
+            if (at - offset) % self.program.period(group) == 0
+        ]
+
+    def evaluate(self, at: int, due: list[Group]) -> Changes:
+        """Evaluate some groups at ``at`` milliseconds."""
+        evaluator = _evaluator(self.program, self.storage)
+        changes: Changes = []
+        for state in self.states:
+            if not any(state.group is group for group in due):
+                continue
+            state.error = ""
+            query_at = at - state.group.query_offset
+            found = _evaluated(evaluator, state, np.array([query_at], np.int64))[0]
+            changes += [(state.rule, change) for change in state.step(at, found)]
+            if found is not None:
+                self._write(state, query_at, found)
+        return changes
+
+    def _write(self, state: _State, at: int, found: Elements) -> None:
+        """Store what a rule recorded, or its alerts."""
+        if state.alerts is None:
+            try:
+                samples = _recordings(state.elements(found))
+            except EvaluationError as error:
+                state.error = error.what
+                return
+        elif self._keep_alerts:
+            samples = _alert_samples(state.alerts)
+        else:
+            return
+        for labels in state.recorded - samples.keys():
+            self.storage.append(labels, [at], [STALE])
+        for labels, value in samples.items():
+            self.storage.append(labels, [at], [value])
+        state.recorded = frozenset(samples)
 
 
 class Watch:
@@ -245,10 +302,11 @@ class Watch:
         self._counters = Counters(
             job.id, job.nodes, settings.zero, settings.vocabulary, program.reach
         )
-        self._states = _states(program)
-        self._book = Book(settings.label)
         self._storage = Storage()
-        self._written = any(not rule.alerting for rule in program.file.rules) or program.sequential
+        self._evaluation = Evaluation(program, self._storage, keep_alerts=program.sequential)
+        self._grids = {(settings.scrape, 0)} | {
+            (program.period(group), settings.eval_offset) for group in program.file.groups
+        }
         self._begun = False
         self.next = 0
 
@@ -259,58 +317,17 @@ class Watch:
             self.next = first_tick(at, self._program)
         self._counters.count(node, kind)
 
-    def tick(self) -> Step:
+    def tick(self) -> Changes:
         """Scrape and evaluate what is due at :attr:`next`, and move on."""
-        at, settings = self.next, self._program.settings
-        self._begun = True
-        if at % settings.scrape == 0:
+        at, self._begun = self.next, True
+        if at % self._program.settings.scrape == 0:
             self._counters.scrape(at)
-        verdicts: list[Verdict] = []
-        due = [
-            group
-            for group in self._program.file.groups
-            if (at - settings.eval_offset) % self._program.period(group) == 0
-        ]
-        if due:
-            verdicts = self._evaluate(at, due)
-        grids = [(settings.scrape, 0)]
-        grids += [
-            (self._program.period(group), settings.eval_offset)
-            for group in self._program.file.groups
-        ]
-        self.next = min(_after(at, period, offset) for period, offset in grids)
-        return Step(at, tuple(verdicts))
-
-    def _evaluate(self, at: int, due: list[Group]) -> list[Verdict]:
+        self.next = min(_after(at, period, offset) for period, offset in self._grids)
+        due = self._evaluation.due(at)
+        if not due:
+            return []
         self._storage.replace(self._counters.block(), at - self._program.reach)
-        evaluator = _evaluator(self._program, self._storage)
-        changes: list[tuple[Rule, Change]] = []
-        for state in self._states:
-            if not any(state.group is group for group in due):
-                continue
-            query_at = at - state.group.query_offset
-            found = _evaluated(evaluator, state.rule, np.array([query_at], np.int64))[0]
-            changes += [(state.rule, change) for change in state.step(at, found)]
-            if self._written and found is not None:
-                self._write(state, query_at, found)
-        return self._book.take(at, changes) if changes else []
-
-    def _write(self, state: _State, at: int, found: Elements) -> None:
-        """Store what a rule recorded, or its alerts."""
-        if state.alerts is None:
-            try:
-                samples = _recordings(state.elements(found))
-            except EvaluationError:
-                return
-        elif self._program.sequential:
-            samples = _alert_samples(state.alerts)
-        else:
-            return
-        for labels in state.recorded - samples.keys():
-            self._storage.append(labels, [at], [STALE])
-        for labels, value in samples.items():
-            self._storage.append(labels, [at], [value])
-        state.recorded = frozenset(samples)
+        return self._evaluation.evaluate(at, due)
 
 
 def _recordings(elements: list[Element]) -> dict[Labels, float]:
@@ -337,25 +354,45 @@ def _alert_samples(alerts: Alerts) -> dict[Labels, float]:
     return samples
 
 
-def judge(program: Program, history: History) -> list[Step]:
+def judge(program: Program, history: History) -> list[tuple[int, Verdict]]:
     """Watch a whole job at once.
 
     Returns:
-        The instants at which something was said, ascending.
+        Verdicts and when they were said, in milliseconds of trace time, in order.
     """
+    settings = program.settings
+    return verdicts_of(changes_of(program, history), settings.label, settings.alert)
+
+
+def verdicts_of(
+    changes: dict[int, Changes], label: str, alert: str = ""
+) -> list[tuple[int, Verdict]]:
+    """What alerts did, as verdicts on the nodes that a label names.
+
+    Args:
+        changes: By time, ascending.
+        label: The label that names the node.
+        alert: The one alert that is listened to; empty for all.
+    """
+    book = Book(label, alert)
+    return [(at, verdict) for at, here in changes.items() for verdict in book.take(here)]
+
+
+def changes_of(program: Program, history: History) -> dict[int, Changes]:
+    """What the alerts of a rule file do over a whole job, by time, ascending."""
     if program.sequential:
-        return list(_replayed(program, history))
+        return _replayed(program, history)
     settings = program.settings
     start = first_tick(float(history.at[0]) if len(history.at) else None, program)
     grid = ticks(start, history.end, settings.scrape, 0)
     storage = Storage()
     storage.add(block_of(history, grid, settings.zero, settings.vocabulary))
     evaluator = _evaluator(program, storage)
-    by_time: dict[int, list[tuple[Rule, Change]]] = {}
+    by_time: dict[int, Changes] = {}
     for state in _states(program):
         times = ticks(start, history.end, program.period(state.group), settings.eval_offset)
         query_times = times - state.group.query_offset
-        columns = _evaluated(evaluator, state.rule, query_times)
+        columns = _evaluated(evaluator, state, query_times)
         if state.alerts is None:
             block = _recorded_block(state, query_times, columns)
             if block is not None:
@@ -364,9 +401,7 @@ def judge(program: Program, history: History) -> list[Step]:
         for at, found in zip(times.tolist(), columns, strict=True):
             for change in state.step(at, found):
                 by_time.setdefault(at, []).append((state.rule, change))
-    book = Book(settings.label)
-    said = ((at, book.take(at, by_time[at])) for at in sorted(by_time))
-    return [Step(at, tuple(verdicts)) for at, verdicts in said if verdicts]
+    return dict(sorted(by_time.items()))
 
 
 def _recorded_block(state: _State, times: Times, columns: list[Elements | None]) -> Block | None:
@@ -394,18 +429,20 @@ def _recorded_block(state: _State, times: Times, columns: list[Elements | None])
     return Block.dense(list(place), times, values, present)
 
 
-def _replayed(program: Program, history: History) -> Iterator[Step]:
+def _replayed(program: Program, history: History) -> dict[int, Changes]:
     """Feed a whole job to a watch, step by step."""
     watch = Watch(program, Job(history.job, history.members))
-    number, total = 0, len(history.at)
-    if total:
-        watch.next = first_tick(float(history.at[0]), program)
+    moments, total, number = history.at.tolist(), len(history.at), 0
     nodes, kinds = history.node.tolist(), history.kind.tolist()
-    moments = history.at.tolist()
+    if total:
+        watch.next = first_tick(moments[0], program)
+    by_time: dict[int, Changes] = {}
     while watch.next / 1000.0 <= history.end:
-        while number < total and moments[number] <= watch.next / 1000.0:
+        at = watch.next
+        while number < total and moments[number] <= at / 1000.0:
             watch.count(moments[number], history.nodes[nodes[number]], history.kinds[kinds[number]])
             number += 1
-        step = watch.tick()
-        if step.verdicts:
-            yield step
+        changes = watch.tick()
+        if changes:
+            by_time[at] = changes
+    return by_time
