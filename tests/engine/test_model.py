@@ -67,12 +67,14 @@ class Model:
             self.over = self.cursor == len(self.times) and self.due(self.end) < wall
         self.now = wall
 
+    def position(self) -> int:
+        """Where time stands, to the nanosecond below."""
+        exact = ratio(self.speed) * (not self.paused)
+        return self.here + (self.now - self.wall) * exact.numerator // exact.denominator
+
     def change(self) -> None:
-        """Work out where time stands, to the nanosecond below, and count from here on."""
-        if not self.paused:
-            exact = ratio(self.speed)
-            self.here += (self.now - self.wall) * exact.numerator // exact.denominator
-        self.wall = self.now
+        """Count from here on."""
+        self.here, self.wall = self.position(), self.now
 
     def obey(self, name: str, *words: object) -> None:
         if not self.over:
@@ -117,9 +119,9 @@ class Model:
         self.go(self.here + by_s * SECOND)
 
     def go(self, to: int, how: str | None = None) -> None:
-        self.change()
-        if how == "keep" and to < self.here:
+        if how == "keep" and to < self.position():
             return  # refused
+        self.change()
         to = min(max(to, 0), self.end)
         how = how or ("catch-up" if to >= self.here else "reset")
         if how == "reset" or to < self.here:
