@@ -265,7 +265,7 @@ class Clock:
         >>> wall = ManualClock(tick_ns=0)
         >>> clock = Clock(wall, speed=10)
         >>> wall.advance(1)
-        >>> clock.set_speed(0.5)
+        >>> _ = clock.set_speed(0.5)
         >>> wall.advance(1)
         >>> clock.now_ns() / 1e9
         10.5
@@ -293,7 +293,8 @@ class Clock:
 
     def now_ns(self) -> int:
         """Replay time now."""
-        return self.segment.at(self._wall.monotonic_ns())
+        wall_ns = self._wall.monotonic_ns()  # first: a segment that is newer than it is no harm
+        return self.segment.at(wall_ns)
 
     def due_ns(self, replay_ns: int) -> int:
         """The monotonic time at which replay time will be this far, if nothing changes."""

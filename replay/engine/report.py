@@ -25,7 +25,7 @@ class Lateness:
         >>> for wall_ns in (1000, 1000, 2_000_000):
         ...     late.add(wall_ns)
         >>> late.count, late.max_s, f"{late.quantile(0.5):.1e}"
-        (3, 0.002, '1.0e-06')
+        (3, 0.002, '9.8e-07')
 
     """
 

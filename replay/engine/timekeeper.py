@@ -93,9 +93,9 @@ class Timekeeper:
 
     def speed_achieved(self) -> float | None:
         """Replay time played through per wall time in which it ran; None before it has run."""
+        now = self._wall.monotonic_ns()
         running, travelled, segment = self.running_ns, self.travelled_ns, self.clock.segment
         if not segment.paused:
-            now = self._wall.monotonic_ns()
             running += now - segment.wall_ns
             travelled += min(segment.at(now), self.horizon_ns) - self._stood_ns
         return travelled / running if running > 0 else None
