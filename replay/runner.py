@@ -189,6 +189,8 @@ class Replay:
             seed=config.seed,
         )
         self._policy = _policy(config)
+        for label in sorted({label for job in trace for label in job.ip_status.values()}):
+            self._policy.labels.meaning(label)  # an unknown label shows before the run, not after
         self._filtered = filtered or bool(config.kind or config.exclude_kind or config.node)
         paced = config.speed != MAX
         self._listener = _Listener(tuple(observers))
@@ -243,8 +245,9 @@ class Replay:
         verdicts = [verdict for verdict in self._listener.verdicts if verdict.epoch == last]
         names = [spec.name for spec in self.detectors]
         log = VerdictLog.of(self.trace, verdicts, names)
-        skipped = any(jump.why != "gap" for jump in played.jumps)
-        whole = played.complete and not (self._filtered or skipped or self.config.start_offset)
+        complete = played.complete and self._reaches_the_end()
+        skipped = any(jump.why not in {"gap", "loop"} for jump in played.jumps)
+        whole = complete and not (self._filtered or skipped or self.config.start_offset)
         scored = score(
             self.trace,
             log,
@@ -258,11 +261,18 @@ class Replay:
                 "outside": self.config.outside,
                 "spread": self.config.spread,
                 "seed": self.config.seed,
-                "complete": played.complete,
+                "complete": complete,
                 "comparable": whole,
             },
         )
-        return Run(self.config, log, scored, played, self._host.tally, played.complete)
+        return Run(self.config, log, scored, played, self._host.tally, complete)
+
+    def _reaches_the_end(self) -> bool:
+        """Whether the duration asked for, if any, leaves nothing out."""
+        if self.config.duration is None:
+            return True
+        begin = self.config.start_offset or self.timeline.begin_ns / 1e9
+        return begin + self.config.duration >= self.timeline.end_ns / 1e9
 
 
 def _unix(wall: Wall | None) -> Callable[[], float]:

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
 __all__ = ["KEYS", "Keys"]
@@ -72,6 +72,20 @@ class Keys:
             typed = os.read(self._terminal, 16)
             if not typed:
                 return
-            word = KEYS.get(typed)
-            if word is not None:
+            for word in words(typed):
                 self._pressed(word)
+
+
+def words(typed: bytes) -> Iterator[str]:
+    r"""What was typed, key by key; what means nothing is passed over.
+
+    Examples:
+        >>> list(words(b"q\x1b[Cx."))
+        ['quit', 'forward', 'step']
+
+    """
+    while typed:
+        key = next((key for key in KEYS if typed.startswith(key)), typed[:1])
+        if key in KEYS:
+            yield KEYS[key]
+        typed = typed.removeprefix(key)

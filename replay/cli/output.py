@@ -47,17 +47,19 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    table = Table(
+        title=title or None, title_justify="left", box=None, pad_edge=False, padding=(0, 1)
+    )
     for header in columns:
         left = header.startswith("<")
         table.add_column(
-            header.removeprefix("<"), justify="left" if left else "right", no_wrap=not left
+            header.removeprefix("<"), justify="left" if left else "right", no_wrap=True
         )
     dimmed = set(dim)
     for number, row in enumerate(rows):
         style = "dim" if number in dimmed else ""
         table.add_row(*(Text(cell) for cell in row), style=style)
-    console = Console(highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
+    console = Console(highlight=False)
+    needed = table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
+    console.width = max(console.width, needed, len(title))  # a figure is never cut short
     console.print(table)

@@ -145,7 +145,7 @@ def _header(key: str) -> str:
     lines = [""]
     for place, word in enumerate(key.split("_")):
         piece = f"_{word}" if place else word
-        if lines[-1] and len(lines[-1]) + len(piece) > 14:
+        if lines[-1] and len(lines[-1]) + len(piece) > 10:
             lines.append("")
         lines[-1] += piece
     return "\n".join(lines)
