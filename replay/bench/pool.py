@@ -49,6 +49,7 @@ def processes(workers: int) -> Executor:
     # not fork: threads of Arrow and of the linear algebra may hold locks
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    context.set_forkserver_preload([watch.__module__])
     return ProcessPoolExecutor(workers, mp_context=context)
 
 
@@ -79,8 +80,14 @@ def dask(scheduler: str, timeout_s: float = 10.0) -> Iterator[Executor]:
         raise UsageError(
             f"{scheduler!r} is no address of a scheduler.", "tcp://HOST:8786"
         ) from error
-    with client, client.get_executor(pure=False) as executor:
-        yield executor
+    try:
+        with client, client.get_executor(pure=False) as executor:
+            yield executor
+    except distributed.KilledWorker as error:
+        raise ReplayError(
+            f"A Dask worker died again and again: {error}.",
+            "--workers 1, to see what a detector does there",
+        ) from error
 
 
 def scatter(
@@ -109,11 +116,7 @@ def scatter(
         # the longest first, so that no worker is left with it at the end
         left.sort(key=lambda number: -todo[number].trace.events.num_rows)
         with pool() as executor:
-            try:
-                broken = _collect(executor, {n: todo[n] for n in left}, results, done)
-            except BaseException:
-                executor.shutdown(wait=False, cancel_futures=True)
-                raise
+            broken = _collect(executor, {n: todo[n] for n in left}, results, done)
         breaks = breaks + 1 if broken and len(results) == before else 0
         if breaks == MOST_BREAKS:
             jobs = ", ".join(todo[n].trace.jobs[0].id for n in left[:5])
@@ -131,17 +134,22 @@ def _collect(
     done: Callable[[Task], None],
 ) -> bool:
     """Put what comes back in place; True if the executor broke on the way."""
-    try:
-        futures = {executor.submit(watch, task): number for number, task in todo.items()}
-    except BrokenExecutor:  # so early that not everything could be handed over
-        return True
+    futures: dict[Future[Watched], int] = {}
     broken = False
-    for future in as_completed(futures):
-        number = futures[future]
-        try:
-            results[number] = future.result()
-        except BrokenExecutor:
-            broken = True
-            continue
-        done(todo[number])
+    try:
+        for number, task in todo.items():
+            futures[executor.submit(watch, task)] = number
+    except BrokenExecutor:  # so early that not everything could be handed over
+        broken = True
+    try:
+        for future in as_completed(futures):
+            try:
+                results[futures[future]] = future.result()
+            except BrokenExecutor:
+                broken = True
+            else:
+                done(todo[futures[future]])
+    finally:
+        for future in futures:  # does nothing to one that is done
+            future.cancel()
     return broken
