@@ -149,10 +149,6 @@ class Draws:
         """Take a waiting time of a process without memory."""
         return -mean * log(1.0 - self.unit())
 
-    def gap(self, mean: float) -> int:
-        """Take an exponential waiting time in whole seconds; may be 0."""
-        return int(self.exponential(mean))
-
     def poisson(self, mean: float) -> int:
         """Take the number of arrivals that fit in ``mean`` waiting times of one."""
         count, spent = 0, self.exponential(1.0)

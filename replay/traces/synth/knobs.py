@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from replay.errors import UsageError
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["PRESETS", "Knobs", "describe", "turn"]
 
 
-def _knob(default: float, unit: str, what: str, source: str, most: float = 1.0) -> Any:
-    """Declare a knob from 0 to ``most``."""
-    about = {"unit": unit, "what": what, "source": source, "most": most}
+def _knob(
+    default: float, unit: str, what: str, source: str, *, least: float = 0.0, most: float = 1.0
+) -> Any:
+    """Declare a knob from ``least`` to ``most``."""
+    about = {"unit": unit, "what": what, "source": source, "least": least, "most": most}
     return field(default=default, metadata=about)
 
 
@@ -23,7 +25,8 @@ def _knob(default: float, unit: str, what: str, source: str, most: float = 1.0) 
 class Knobs:
     """All knobs; the defaults are the preset ``dataset``.
 
-    Each is documented where it stands; ``alert-replay synth --knobs`` prints them as a table.
+    Each stands with its default, its unit, what it turns, and where the number comes from;
+    ``alert-replay synth --knobs`` prints the table.
     "Calibrated" means: fitted to the two totals that the published data set states, 98 jobs and
     about 344,000 events; how they split is a free choice, which is what the presets are for.
     """
@@ -57,7 +60,7 @@ class Knobs:
 
     # their size and length
     max_nodes: float = _knob(
-        800, "nodes", "largest job", "caps the tail so that the mean is 76", most=100_000
+        800, "nodes", "largest job", "caps the tail so that the mean is 76", least=1, most=20_000
     )
     max_hours: float = _knob(36, "hours", "longest job", "calibrated", most=1_000)
     short: float = _knob(
@@ -85,7 +88,7 @@ class Knobs:
     )
     mute: float = _knob(0.04, "share of nodes", "healthy nodes that never alert", "chosen")
     decoys: float = _knob(
-        0.012,
+        0.014,
         "alerts per node-hour",
         "lone alerts of a root kind on a healthy node",
         "fitted: no kind is right more than 7 times in 10",
@@ -117,14 +120,14 @@ class Knobs:
     sticky: float = _knob(
         0.6, "share of culprits", "the first kind repeats at every poll", "calibrated"
     )
-    terse: float = _knob(0.06, "share of culprits", "say one kind once", "chosen")
+    terse: float = _knob(0.04, "share of culprits", "say one kind once", "chosen")
     rejoins: float = _knob(
         0.35, "share of living culprits", "also join the cascade", "dead nodes cannot report"
     )
     weak: float = _knob(
         0.25,
         "share of failing jobs",
-        "the cascade reaches Beta(1, 8) of the nodes, not Beta(6, 1.5)",
+        "the cascade reaches few nodes, Beta(1, 8), not most, Beta(6, 1 or 2)",
         "calibrated",
     )
     cascade_alerts: float = _knob(
@@ -180,7 +183,7 @@ PRESETS: dict[str, Knobs] = {
         decoy_hard=0.0,
         strangers=0.0,
     ),
-    "chatty": Knobs(background=10.0, chatty=0.10, chatty_root=0.06, decoys=0.024, duplicates=0.10),
+    "chatty": Knobs(background=10.0, chatty=0.10, chatty_root=0.06, decoys=0.028, duplicates=0.10),
     "stormy": Knobs(
         waves=0.8,
         weak=0.05,
@@ -194,20 +197,25 @@ PRESETS: dict[str, Knobs] = {
 """``dataset`` is calibrated; the others turn its noise down, its nodes up, its storms up."""
 
 
-def _fields() -> tuple[Field[float], ...]:
-    return fields(Knobs)
+def describe(preset: str = "dataset") -> list[dict[str, Any]]:
+    """List the knobs of a preset: name, value, unit, what it turns, where the number comes from.
 
+    Raises:
+        UsageError: There is no such preset.
 
-def describe(preset: str = "dataset") -> list[tuple[str, float, str, str, str]]:
-    """List the knobs: name, value in this preset, unit, what it does, source of its number."""
-    knobs = PRESETS[preset]
+    Examples:
+        >>> describe("chatty")[0]["knob"]
+        'healthy'
+
+    """
+    knobs = turn(preset, {})
     return [
-        (
-            knob.name,
-            getattr(knobs, knob.name),
-            *(knob.metadata[k] for k in ("unit", "what", "source")),
-        )
-        for knob in _fields()
+        {
+            "knob": each.name,
+            "value": getattr(knobs, each.name),
+            **{key: each.metadata[key] for key in ("unit", "what", "source")},
+        }
+        for each in fields(knobs)
     ]
 
 
@@ -219,12 +227,18 @@ def turn(preset: str, knobs: Mapping[str, float]) -> Knobs:
     """
     if preset not in PRESETS:
         raise UsageError(f"There is no preset {preset!r}.", f"one of: {', '.join(PRESETS)}")
-    about = {knob.name: knob.metadata for knob in _fields()}
+    about = {each.name: each.metadata for each in fields(Knobs)}
     for name, value in knobs.items():
         if name not in about:
             raise UsageError(f"There is no knob {name!r}.", f"one of: {', '.join(about)}")
-        if not 0.0 <= value <= about[name]["most"]:  # False for NaN too
+        least, most = about[name]["least"], about[name]["most"]
+        if not least <= value <= most:  # NaN is not
+            raise UsageError(f"Knob {name} is {value:g}.", f"a number from {least:g} to {most:g}")
+    turned = replace(PRESETS[preset], **knobs)
+    for shares in (("healthy", "software"), ("double", "silent", "late")):
+        total = sum(getattr(turned, name) for name in shares)
+        if total > 1.0:
             raise UsageError(
-                f"Knob {name} is {value}.", f"a number from 0 to {about[name]['most']:g}"
+                f"{' + '.join(shares)} is {total:g}.", "shares that add up to at most 1"
             )
-    return replace(PRESETS[preset], **knobs)
+    return turned

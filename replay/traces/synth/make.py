@@ -30,11 +30,13 @@ class Made:
 
     Attributes:
         trace: The trace, as if read from files.
-        truth: What ``truth.json`` holds; see :func:`replay.traces.synth.write`.
+        truth: Job → what went wrong with it; :mod:`replay.traces.synth.write` says in which words.
+        recipe: Preset, jobs, seed and the knobs that were turned: all it takes to make it again.
     """
 
     trace: Trace
-    truth: dict[str, Any]
+    truth: dict[str, dict[str, Any]]
+    recipe: dict[str, Any]
 
 
 def make(preset: str = "dataset", jobs: int = 98, seed: int = 7, **knobs: float) -> Made:
@@ -64,16 +66,16 @@ def make(preset: str = "dataset", jobs: int = 98, seed: int = 7, **knobs: float)
         rows = delivered(Run(each, turned, seed).rows, turned, Draws(seed, each.number, DELIVERY))
         tables.append(_columns(each, rows))
     events = pa.concat_tables(tables).unify_dictionaries()
-    source = f"synth --preset {preset} --jobs {jobs} --seed {seed}"
-    trace = Trace(tuple(_job(each) for each in plans), events, source)
-    return Made(trace, {"schema": 1, "jobs": {_id(each): _truth(each) for each in plans}})
+    trace = Trace(tuple(_job(each) for each in plans), events, f"synth {preset} {seed}")
+    recipe = {"preset": preset, "jobs": jobs, "seed": seed, "knobs": knobs}
+    return Made(trace, {_id(each): _truth(each) for each in plans}, recipe)
 
 
 def _id(each: Plan) -> str:
     return f"Job{each.number + 1}"
 
 
-def _times(seconds: np.ndarray[Any, np.dtype[np.int64]]) -> pa.StringArray:
+def _times(seconds: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array[Any]:
     """Seconds since 1970 → text as the published set writes it."""
     return pa.array(seconds, pa.timestamp("s")).cast(pa.string())
 

@@ -19,8 +19,10 @@ __all__ = ["Culprit", "Plan", "Story", "plan"]
 
 Story = Literal["healthy", "software", "plain", "double", "silent", "late"]
 
-# what a stream of draws is for; jobs' own streams are (number, concern), shared ones (concern,)
-SHAPE, STORY, LEMONS = 1, 2, 3
+# Streams of draws. A job has one for each concern, (number, concern), so that turning a knob of one
+# leaves the others as they were; what jobs share has (concern,).
+SHAPE, CLOCK, NAMES, EXTRAS, TROUBLE = range(1, 6)
+STORY, LEMONS = 1_000_000_001, 1_000_000_002
 
 SIZES = ((16, 1.0), (32, 0.317), (64, 0.183), (625, 0.036), (20_000, 0.003))
 """Nodes → share of jobs that have at least so many: 8 GPUs a node, after 3,079 pretraining jobs
@@ -84,42 +86,40 @@ class Plan:
 
 def plan(seed: int, number: int, knobs: Knobs) -> Plan:
     """Decide what will happen to job ``number``."""
-    draws = Draws(seed, number, SHAPE)
+    shape, extras = Draws(seed, number, SHAPE), Draws(seed, number, EXTRAS)
+    generation = GENERATIONS.at(shape.unit())
+    nodes = min(_size(shape.unit()), int(knobs.max_nodes))
+    duration = _duration(shape, nodes, knobs)
+    strangers = extras.whole(1, 2) if extras.chance(knobs.strangers) else 0
+    tokens, lemon = _names(seed, number, nodes, strangers, knobs)
     story = _story(seed, number, knobs)
-    nodes = min(_size(draws.unit()), int(knobs.max_nodes))
-    duration = _duration(draws, nodes, knobs)
-    start = _start(draws, duration, knobs)
-    generation = GENERATIONS.at(draws.unit())
-    strangers = draws.whole(1, 2) if draws.chance(knobs.strangers) else 0
-    tokens = _tokens(draws, nodes + strangers)
-    lemon = _join_family(draws, seed, number, tokens, nodes) if draws.chance(knobs.lemons) else None
-    wave = _wave(draws, duration) if draws.chance(knobs.waves) else None
+    trouble = Draws(seed, number, TROUBLE)
     culprits: tuple[Culprit, ...] = ()
     stall, hang = None, False
     if story == "software":
-        stall, hang = duration - _most(draws.whole(10, 300), duration), draws.chance(0.4)
+        stall, hang = duration - _most(trouble.whole(10, 300), duration), trouble.chance(0.4)
     elif story != "healthy":
-        fault = _fault(draws, generation)
-        onset = duration - _most(draws.whole(*fault.end), duration)
-        stall = min(onset + draws.whole(*fault.stall), (onset + duration) // 2)
+        fault = _fault(trouble, generation)
+        onset = duration - _most(trouble.whole(*fault.end), duration)
+        stall = min(onset + trouble.whole(*fault.stall), (onset + duration) // 2)
         hang = fault.hang
-        first = lemon if lemon is not None and draws.chance(0.7) else draws.whole(0, nodes - 1)
-        lag = _lag(draws, story, fault, stall - onset, duration - onset)
-        culprits = (Culprit(first, fault, onset, lag),)
+        lag = _lag(trouble, story, fault, stall - onset, duration - onset)
+        anyone, is_lemon = trouble.whole(0, nodes - 1), trouble.chance(0.7)
+        culprits = (Culprit(anyone if lemon is None or not is_lemon else lemon, fault, onset, lag),)
         if story == "double" and nodes > 1:
-            culprits += (_second(draws, culprits[0], nodes, duration),)
+            culprits += (_second(trouble, culprits[0], nodes, duration),)
     return Plan(
-        number,
-        story,
-        generation,
-        tuple(tokens),
-        strangers,
-        start,
-        duration,
-        culprits,
-        stall,
-        hang,
-        wave,
+        number=number,
+        story=story,
+        gpu_generation=generation,
+        tokens=tuple(tokens),
+        strangers=strangers,
+        start=_start(Draws(seed, number, CLOCK), duration, knobs),
+        duration=duration,
+        culprits=culprits,
+        stall=stall,
+        hang=hang,
+        wave=_wave(extras, duration) if extras.chance(knobs.waves) else None,
     )
 
 
@@ -169,13 +169,17 @@ def _tokens(draws: Draws, n: int) -> list[str]:
     return [":".join(f"{word:x}" for word in words[i : i + 8]) for i in range(0, 8 * n, 8)]
 
 
-def _join_family(draws: Draws, seed: int, number: int, tokens: list[str], nodes: int) -> int:
-    """Let some nodes be ones that other jobs of this family have too; returns the lemon."""
+def _names(
+    seed: int, number: int, nodes: int, strangers: int, knobs: Knobs
+) -> tuple[list[str], int | None]:
+    """Names of all nodes; some may be in other jobs of the family too, and one of those ails."""
+    draws = Draws(seed, number, NAMES)
+    places = draws.sample(range(nodes), draws.whole(1, 4)) if draws.chance(knobs.lemons) else []
+    tokens = _tokens(Draws(seed, number, NAMES, 0), nodes + strangers)
     family = _tokens(Draws(seed, LEMONS, number // FAMILY), 4)
-    places = draws.sample(range(nodes), draws.whole(1, 4))
     for place, token in zip(places, family, strict=False):
         tokens[place] = token
-    return places[0]
+    return tokens, places[0] if places else None
 
 
 def _wave(draws: Draws, duration: int) -> int:

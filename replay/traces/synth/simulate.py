@@ -60,38 +60,36 @@ class Run:
         ending = self._streams[ENDING]
         self._outside = ending.chance(knobs.outside)
         self._env = simpy.Environment(-BEFORE if self._outside else 0)
+        self._culprits = {culprit.node for culprit in plan.culprits}
         self._speechless = self._choose_speechless(ending)
-        self._stalled = self._env.event()
-        self._start_processes()
+        self._start()
         self._env.run(plan.duration + (AFTER if self._outside else 1))
 
     def _choose_speechless(self, draws: Draws) -> set[int]:
-        culprits = {culprit.node for culprit in self.plan.culprits}
-        quiet = {i for i in range(self.plan.nodes) if draws.chance(self.knobs.mute)} - culprits
-        return quiet | {culprit.node for culprit in self.plan.culprits if culprit.lag is None}
+        quiet = {i for i in range(self.plan.nodes) if draws.chance(self.knobs.mute)}
+        never = {culprit.node for culprit in self.plan.culprits if culprit.lag is None}
+        return quiet - self._culprits | never
 
-    def _start_processes(self) -> None:
+    def _start(self) -> None:
         plan, knobs = self.plan, self.knobs
-        culprits = {culprit.node for culprit in plan.culprits}
-        chatter = self._streams[CHATTER]
+        fault, chatter = self._streams[FAULT], self._streams[CHATTER]
         for node in range(len(plan.tokens)):
             if knobs.background > 0.0:
                 self._begin(self._background(node))
-            if chatter.chance(knobs.chatty) and node not in culprits:
+            if chatter.chance(knobs.chatty) and node not in self._culprits:
                 self._begin(self._chatter(node))
         self._begin(self._decoys())
         for culprit in plan.culprits:
             self._begin(self._fail(culprit))
-            if self._streams[FAULT].chance(knobs.prelude):
-                self._begin(self._prelude(culprit))
-            if self._streams[FAULT].chance(knobs.ailing):
+            if fault.chance(knobs.prelude):
+                self._warn(culprit)
+            if fault.chance(knobs.ailing):
                 self._begin(self._ail(culprit.node))
         if plan.wave is not None:
-            self._begin(self._wave(plan.wave))
+            self._roll(plan.wave)
         if plan.stall is not None:
-            self._begin(self._stall(plan.stall))
-            self._begin(self._cascade())
-        self._begin(self._teardown())
+            self._begin(self._cascade(plan.stall))
+        self._tear_down()
 
     def _begin(self, process: Process) -> None:
         self._env.process(process)
@@ -103,17 +101,18 @@ class Run:
     def _until(self, at: int) -> simpy.Event:
         return self._env.timeout(max(0, at - int(self._env.now)))
 
-    def _at(self, at: int, node: int, kind: str) -> Process:
-        yield self._until(at)
-        self._say(node, kind)
+    def _later(self, at: int, node: int, kind: str) -> None:
+        """Let a node say something at its time, if it still can by then."""
+        self._until(at).callbacks.append(lambda _: self._say(node, kind))
 
     # healthy life
 
     def _background(self, node: int) -> Process:
         draws, pause = self._streams[BACKGROUND], self._env.timeout
-        mean = 3600.0 * CLUMP / self.knobs.background
+        mean, due = 3600.0 * CLUMP / self.knobs.background, float(self._env.now)
         while True:
-            yield pause(draws.gap(mean))
+            due += draws.exponential(mean)
+            yield self._until(int(due))
             kind = NOISE.at(draws.unit())
             for _ in range(draws.geometric(CLUMP)):
                 self._say(node, kind)
@@ -125,9 +124,10 @@ class Run:
         left = int(min(draws.pareto(1.1) * knobs.chatty_alerts, knobs.chatty_most, duration))
         table = DECOYS if draws.chance(knobs.chatty_root) else BABBLE
         kinds = [table.at(draws.unit())] + [BABBLE.at(draws.unit())] * draws.whole(0, 1)
-        mean = SHOUT * (duration / max(left, 1) - 1.0)  # an outburst takes about a second an alert
+        mean, due = duration * SHOUT / max(left, 1), float(self._env.now)
         while left > 0:
-            yield pause(draws.gap(mean))
+            due += draws.exponential(mean)
+            yield self._until(int(due))
             outburst = min(left, draws.geometric(SHOUT))
             left -= outburst
             for _ in range(outburst):
@@ -138,8 +138,10 @@ class Run:
         draws, plan = self._streams[DECOY], self.plan
         expected = self.knobs.decoys * plan.nodes * plan.duration / 3600.0
         expected = max(expected, self.knobs.decoy_least)
+        due = float(self._env.now)
         while expected > 0.0:
-            yield self._env.timeout(draws.gap(plan.duration / expected))
+            due += draws.exponential(plan.duration / expected)
+            yield self._until(int(due))
             node = draws.whole(0, plan.nodes - 1)
             if draws.chance(self.knobs.decoy_hard):
                 self._begin(self._false_fault(node))
@@ -154,25 +156,23 @@ class Run:
             self._say(node, kind)
             yield self._env.timeout(draws.whole(*fault.spread))
 
-    def _wave(self, at: int) -> Process:
+    def _roll(self, wave: int) -> None:
         draws = self._streams[WAVE]
         kinds = [WAVES.at(draws.unit()) for _ in range(draws.whole(1, 2))]
         reach = 0.5 + 0.45 * draws.unit()
-        yield self._until(at)
         for node in range(self.plan.nodes):
             if draws.chance(reach):
                 for _ in range(draws.whole(1, 2)):
-                    self._begin(self._at(at + draws.whole(0, 40), node, draws.choose(kinds)))
+                    self._later(wave + draws.whole(0, 40), node, draws.choose(kinds))
 
     # failing
 
-    def _prelude(self, culprit: Culprit) -> Process:
+    def _warn(self, culprit: Culprit) -> None:
         draws = self._streams[FAULT]
         since = max(0, culprit.onset - 3600)
         for _ in range(draws.poisson(6.0)):
             at = draws.whole(since, max(since, culprit.onset - 1))
-            self._begin(self._at(at, culprit.node, PRELUDE.at(draws.unit())))
-        yield self._env.timeout(0)
+            self._later(at, culprit.node, PRELUDE.at(draws.unit()))
 
     def _ail(self, node: int) -> Process:
         draws = self._streams[FAULT]
@@ -194,60 +194,52 @@ class Run:
         for kind in () if terse else self._companions(culprit, lead):
             after = draws.whole(*fault.spread)
             last = max(last, after)
-            self._begin(self._at(now + after, node, kind))
+            self._later(now + after, node, kind)
             if draws.chance(fault.shared):
                 other = draws.whole(0, self.plan.nodes - 1)
-                self._begin(self._at(now + draws.whole(5, 60), other, kind))
+                self._later(now + draws.whole(5, 60), other, kind)
         if dies:
             yield self._until(now + last + 1)
             self._speechless.add(node)
+            return
         while sticky and not terse:
             yield self._env.timeout(draws.whole(*fault.poll))
             self._say(node, lead, devices)
 
     def _companions(self, culprit: Culprit, lead: str) -> list[str]:
-        """What else it says: at least one more kind."""
+        """What else it says: at least one more root kind."""
         draws, fault = self._streams[FAULT], culprit.fault
         others = [pair for pair in fault.companions if pair[0] != lead]
         chosen = [kind for kind, probability in others if draws.chance(probability)]
-        return chosen or [others[0][0]]
+        return chosen if set(chosen) & set(DECOYS.items) else [others[0][0], *chosen]
 
-    def _stall(self, at: int) -> Process:
-        yield self._until(at)
-        self._stalled.succeed()
-
-    def _cascade(self) -> Process:
+    def _cascade(self, stall: int) -> Process:
         draws, plan, knobs = self._streams[CASCADE], self.plan, self.knobs
-        reach = (
-            draws.ranked(1, 8)
-            if draws.chance(knobs.weak)
-            else draws.ranked(6, 6 + draws.whole(0, 1))
-        )
-        culprits = {culprit.node for culprit in plan.culprits}
-        kinds = HANG if plan.hang else CRASH
-        yield self._stalled
+        weak = draws.chance(knobs.weak)
+        reach = draws.ranked(1, 8) if weak else draws.ranked(6, 6 + draws.whole(0, 1))
+        kinds, mean = (HANG, 20.0) if plan.hang else (CRASH, 8.0)
+        yield self._until(stall)
         for node in range(plan.nodes):
-            if draws.chance(reach * knobs.rejoins if node in culprits else reach):
-                self._begin(self._victim(node, kinds, 20.0 if plan.hang else 8.0))
+            if draws.chance(reach * knobs.rejoins if node in self._culprits else reach):
+                self._begin(self._victim(node, kinds, mean))
 
     def _victim(self, node: int, kinds: Table[str], mean: float) -> Process:
         draws, pause, knobs = self._streams[CASCADE], self._env.timeout, self.knobs
         mine = [kinds.at(draws.unit()) for _ in range(draws.whole(1, 3))]
         if not draws.chance(knobs.storm):
-            yield pause(draws.gap(mean))
+            yield pause(int(draws.exponential(mean)))
         for _ in range(int(min(knobs.cascade_alerts * draws.pareto(1.5), knobs.cascade_most))):
             self._say(node, draws.choose(mine))
             if not draws.chance(knobs.storm):
                 yield pause(draws.whole(0, 6))
 
-    def _teardown(self) -> Process:
+    def _tear_down(self) -> None:
         draws, plan = self._streams[ENDING], self.plan
-        reach, first = draws.unit(), plan.duration - 8
-        yield self._until(first)
+        reach, last = draws.unit(), 20 if self._outside else 0
         for node in range(plan.nodes):
             if draws.chance(reach):
-                at = first + draws.whole(0, 8 + (AFTER // 2 if self._outside else 0))
-                self._begin(self._at(at, node, TEARDOWN.at(draws.unit())))
+                at = plan.duration + draws.whole(-8, last)
+                self._later(at, node, TEARDOWN.at(draws.unit()))
 
 
 def delivered(

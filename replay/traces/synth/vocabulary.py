@@ -38,7 +38,7 @@ class Fault:
         label: What ``ip_status`` says of the node.
         weights: How often it comes, on Hopper, Ampere and others.
         leads: The kind that says it first, by weight.
-        companions: Kinds that follow on the same node, with their probabilities.
+        companions: Kinds that follow on the same node, with their probabilities; root kinds first.
         lag: From onset to the first word: crash at once, inspection 2 to 30 s, time-out minutes.
         spread: From the first word to each companion.
         poll: Between repeats of a sticky kind; (0, 0) for one that is said once.
@@ -107,7 +107,7 @@ FAULTS = (
         "network_fault",
         (11, 11, 12),
         Table({"nic_down": 3, "nic_lost": 2}),
-        (("nic_lost", 0.6), ("link_flap", 0.7), ("rdma_traffic_zero", 0.5)),
+        (("nic_down", 0.5), ("nic_lost", 0.5), ("link_flap", 0.7), ("rdma_traffic_zero", 0.5)),
         lag=(1, 30),
         poll=(15, 30),
         stall=(1, 40),
@@ -256,7 +256,6 @@ HANG = Table(
         "job_hang": 4,
         "worker_no_heartbeat": 2,
         "rdma_traffic_zero": 2,
-        "tensor_util_low": 1,
         "step_hang": 1,
     }
 )
@@ -279,7 +278,7 @@ WAVES = Table(
 """Fleet-wide false waves."""
 
 
-RARE = 12.0  # head start, so that a kind seen in a handful of faults misleads as well
+RARE = 14.0  # head start, so that a kind seen in a handful of faults misleads as well
 
 
 def _decoys() -> Table[str]:

@@ -1,6 +1,6 @@
 """How well can a detector do on a made trace? Asks one that knows the generator.
 
-``python tests/synth/ceiling.py [PRESET [SEED ...]]`` prints, per seed:
+``python tests/support/ceiling.py [PRESET [SEED ...]]`` prints, per seed:
 
 * the *bound*: culprits who say at least one root kind before the job ends, with no false verdict;
 * the *informed* detector below, which is online but knows which kinds are roots, which belong to
@@ -69,7 +69,7 @@ def incidents(made: Made) -> Iterator[Incident]:
         rows = range(bounds[number], bounds[number + 1])
         ordered = sorted(rows, key=at.__getitem__)
         known = [(at[i], ips[i], kinds[i]) for i in ordered if ips[i] in job.ip_status]
-        truth = made.truth["jobs"][job.id]
+        truth = made.truth[job.id]
         end = job.duration_ns // 10**9
         yield Incident(list(job.ip_status), end, known, truth["onset"], truth["story"])
 
