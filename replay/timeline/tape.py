@@ -140,7 +140,7 @@ class Timeline:
         total = trace.events.num_rows
         check_reach(rows)
         rows, before, after = keep_inside(rows, outside)
-        unsorted = rows.unsorted()
+        unsorted = len(rows.unsorted())
         rows = spread_out(rows.sorted(), spread, seed)
         plan = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
         slots, names = _place(rows, plan, seed)
@@ -158,7 +158,7 @@ class Timeline:
         begins = np.fromiter((slot.first_row for slot in slots), np.int64, len(slots))[owner]
         zeros = np.fromiter((slot.zero_ns for slot in slots), np.int64, len(slots))
         times = rows.at[starts] + zeros[owner]
-        order = np.lexsort((owner, times))
+        order = np.argsort(times, kind="stable")  # slices stand by job: equal times keep that
         times = times[order]
         first = np.flatnonzero(np.diff(times, prepend=times[:1] - 1)) if len(times) else starts
         numbers = np.concatenate(([0], np.cumsum((stops - starts)[order])))
@@ -216,7 +216,9 @@ class Timeline:
     def landmarks_ns(self) -> NDArray[np.int64]:
         """Every time at which something happens: a job begins or ends, or an alert falls."""
         edges = [edge for slot in self.slots for edge in (slot.begin_ns, slot.end_ns)]
-        return np.unique(np.concatenate((self.instant_ns, np.array(edges, np.int64))))
+        marks = np.concatenate((self.instant_ns, np.array(edges, np.int64)))
+        marks.sort(kind="stable")  # as good as sorted already
+        return marks[np.diff(marks, prepend=marks[:1] - 1) != 0]
 
     def slot(self, job_id: str) -> Slot:
         """Where a job stands.
