@@ -643,7 +643,13 @@ class Evaluator:
 
     def _of_aggregate(self, node: Aggregate, times: Times) -> Vector:
         vector = self.vector(node.expr, times)
-        if not vector.labels and node.op not in {"topk", "bottomk", "limitk", "quantile", "count_values"}:
+        if not vector.labels and node.op not in {
+            "topk",
+            "bottomk",
+            "limitk",
+            "quantile",
+            "count_values",
+        }:
             return vector
         memory = self._grouped.setdefault((node.grouping, node.without), {})
         groups = aggregation.Groups(
@@ -669,31 +675,33 @@ class Evaluator:
         if isinstance(lhs, str) or isinstance(rhs, str):
             raise EvaluationError("operators do not take strings")
         if isinstance(lhs, Vector) and isinstance(rhs, Vector):
-            if not lhs.labels and node.op != "or":
-                return lhs
-            if node.op in operators.SETS:
-                return operators.set_operation(node.op, lhs, rhs, node.matching)
-            return operators.vector_vector(
-                node.op,
-                lhs,
-                rhs,
-                node.matching,
-                as_bool=node.bool,
-                delayed=self.delayed_names,
-                old=self._old,
-            )
+            return self._between(node, lhs, rhs)
         if isinstance(lhs, Vector):
-            if not lhs.labels:
-                return lhs
             return self._with_scalar(node, lhs, lhs.values, rhs)  # type: ignore[arg-type]  # a scalar: vectors went before
         if isinstance(rhs, Vector):
-            if not rhs.labels:
-                return rhs
             return self._with_scalar(node, rhs, lhs, rhs.values)
         return operators.arithmetic(node.op, lhs, rhs)
 
+    def _between(self, node: Binary, lhs: Vector, rhs: Vector) -> Vector:
+        """A vector on both sides."""
+        if not lhs.labels and node.op != "or":
+            return lhs
+        if node.op in operators.SETS:
+            return operators.set_operation(node.op, lhs, rhs, node.matching)
+        return operators.vector_vector(
+            node.op,
+            lhs,
+            rhs,
+            node.matching,
+            as_bool=node.bool,
+            delayed=self.delayed_names,
+            old=self._old,
+        )
+
     def _with_scalar(self, node: Binary, vector: Vector, lhs: Floats, rhs: Floats) -> Vector:
         """A vector on one side, a scalar on the other."""
+        if not vector.labels:
+            return vector
         if node.op not in operators.COMPARISONS or node.bool:
             with np.errstate(all="ignore"):
                 values = operators.arithmetic(node.op, lhs, rhs)

@@ -43,12 +43,14 @@ class Active:
         active_at: When it became pending.
         fired_at: When it began to fire; None while pending.
         missing_at: When it was first missing while held by ``keep_firing_for``; else None.
+        element: What it was last seen as.
     """
 
     labels: Labels
     active_at: int
     fired_at: int | None = None
     missing_at: int | None = None
+    element: Element | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class Alerts:
             del self.active[alert.labels]
             return [] if alert.fired_at is None else [Change("resolved", alert.labels, at)]
         if element is not None:
-            alert.missing_at = None
+            alert.missing_at, alert.element = None, element
         if alert.fired_at is not None or at - alert.active_at < self.rule.hold:
             return []
         alert.fired_at = at

@@ -8,7 +8,7 @@ evaluate is refused here, by name, with the reason: nothing later meets an unkno
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +18,7 @@ from detectors.rules.labels import NAME, Matcher
 from detectors.rules.tokens import Token, quote, tokenize, unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import timedelta
 
 __all__ = [
@@ -35,7 +35,9 @@ __all__ = [
     "Subquery",
     "Unary",
     "parse",
+    "rebuild",
     "selectors",
+    "unwrap",
     "walk",
 ]
 
@@ -236,18 +238,23 @@ def parse(text: str, *, experimental: bool = False) -> Expression:
 def walk(expr: Expression) -> Iterator[Expression]:
     """An expression and all below it, parents first."""
     yield expr
-    below: tuple[Expression | None, ...] = ()
-    if isinstance(expr, Call):
-        below = expr.args
-    elif isinstance(expr, Binary):
-        below = (expr.lhs, expr.rhs)
-    elif isinstance(expr, Aggregate):
-        below = (expr.param, expr.expr)
-    elif isinstance(expr, (Subquery, Unary, Paren)):
-        below = (expr.expr,)
-    for child in below:
-        if child is not None:
-            yield from walk(child)
+    for field in fields(expr):
+        value = getattr(expr, field.name)
+        for child in value if field.name == "args" else (value,):
+            if isinstance(child, Expression):
+                yield from walk(child)
+
+
+def rebuild(expr: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """A copy of one node whose children have been changed."""
+    changed: dict[str, Any] = {}
+    for field in fields(expr):
+        value = getattr(expr, field.name)
+        if isinstance(value, Expression):
+            changed[field.name] = change(value)
+        elif field.name == "args":
+            changed[field.name] = tuple(map(change, value))
+    return replace(expr, **changed)
 
 
 def selectors(expr: Expression) -> list[Selector]:

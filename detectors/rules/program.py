@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from detectors.rules.counters import ZEROS, Zero
+from detectors.rules.documents import read_text
 from detectors.rules.durations import parse_duration
 from detectors.rules.errors import LanguageError, RuleFileError
 from detectors.rules.evaluation import DIALECTS, Dialect
-from detectors.rules.files import Group, Rule, RuleFile, parse_rules, read_rules
+from detectors.rules.files import Group, Rule, RuleFile, parse_rules
 from detectors.rules.functions import CALENDAR
 from detectors.rules.labels import NAME
 from detectors.rules.language import Call, Expression, Selector, Subquery, selectors, walk
@@ -19,6 +19,7 @@ from replay.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 __all__ = ["ALERTS", "Program", "Settings", "load_program", "milliseconds", "readable_by"]
 
@@ -89,6 +90,7 @@ class Program:
     Attributes:
         file: The rules.
         settings: How.
+        replayed: Whether a replayed job is watched, which has neither calendar nor future.
         sequential: Whether rules read what later ones (or they themselves) wrote before, or the
             alerts: then every step waits for the one before it.
         reach: Milliseconds into the past that an evaluation may depend on.
@@ -96,11 +98,12 @@ class Program:
 
     file: RuleFile
     settings: Settings
+    replayed: bool = True
     sequential: bool = field(init=False)
     reach: int = field(init=False)
 
     def __post_init__(self) -> None:
-        for rule in self.file.rules:
+        for rule in self.file.rules if self.replayed else ():
             _check(rule, self.file.path)
         known = self.file.alerts
         if self.settings.alert and self.settings.alert not in known:
@@ -132,11 +135,7 @@ def load_program(path: str | Path, settings: Settings) -> Program:
         RuleFileError: The file is bad, or reads what a replayed job has not.
         UsageError: The settings do not fit it.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        return Program(read_rules(path), settings)  # which says what is wrong
-    return _program(text, str(path), settings)
+    return _program(read_text(path), str(path), settings)
 
 
 @lru_cache(maxsize=16)

@@ -18,7 +18,7 @@ from detectors.rules.errors import LanguageError, Unsupported
 from detectors.rules.labels import compile_regex
 from detectors.rules.tokens import quote, unquote
 
-__all__ = ["Template", "format_float", "parse_template"]
+__all__ = ["Template", "format_float", "parse_template", "plain"]
 
 Value = str | float | int | bool | Mapping[str, str]
 
@@ -146,6 +146,11 @@ def parse_template(text: str) -> Template:
         raise TemplateError(f"unexpected {{{{{closing}}}}} in the template {text!r}")
     _render(nodes, _Scope({}, 0.0))  # what fails whatever the labels fails now
     return Template(text, reader.uses_value, nodes)
+
+
+def plain(text: str) -> Template:
+    """A text in which nothing is filled in."""
+    return Template(text, uses_value=False, _nodes=(text,))
 
 
 def _end_of_action(text: str, start: int) -> int:
