@@ -272,12 +272,12 @@ def _show_phases(scores: list[Score], *, as_json: bool) -> None:
     if as_json:
         print_json({"phases": len(scores), "detectors": spread, "settings": scores[0].settings})
         return
-    columns = ["<detector", *(f"{metric} {which}" for metric in _PHASE_METRICS for which in _WHICH)]
     rows = [
-        [name, *(_cell(found[metric][which]) for metric in _PHASE_METRICS for which in _WHICH)]
+        [name, metric, *(_cell(found[metric][which]) for which in _WHICH)]
         for name, found in spread.items()
+        for metric in _PHASE_METRICS
     ]
-    print_table(columns, rows, title=f"{len(scores)} phases")
+    print_table(["<detector", "<metric", *_WHICH], rows, title=f"{len(scores)} phases")
 
 
 _WHICH = ("min", "median", "max")

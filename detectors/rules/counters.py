@@ -195,17 +195,23 @@ class Counters:
         self._values = _grown(self._values, (height, width))
         self._present = _grown(self._present, (height, width))
 
-    def block(self) -> Block:
-        """What has been scraped, as far back as rules may look."""
+    def block(self, ahead: Sequence[int] = ()) -> Block:
+        """What has been scraped, as far back as rules may look.
+
+        Args:
+            ahead: Milliseconds of later scrapes to add, as they will be if no alert comes before.
+        """
         rows, columns = len(self._labels), len(self._grid)
         oldest = self._grid[-1] - self._reach if self._grid else 0
         begin = int(np.searchsorted(self._grid, oldest, side="left"))
-        return Block.dense(
-            list(self._labels),
-            np.array(self._grid[begin:], np.int64),
-            self._values[:rows, begin:columns],
-            self._present[:rows, begin:columns],
-        )
+        values = self._values[:rows, begin:columns]
+        present = self._present[:rows, begin:columns]
+        if ahead:
+            counts = np.repeat(self._counts[:rows, None], len(ahead), axis=1)
+            values = np.concatenate([values, counts], axis=1)
+            present = np.concatenate([present, np.ones(counts.shape, bool)], axis=1)
+        grid = np.array([*self._grid[begin:], *ahead], np.int64)
+        return Block.dense(list(self._labels), grid, values, present)
 
 
 def _grown(array: NDArray[_T], shape: tuple[int, ...]) -> NDArray[_T]:

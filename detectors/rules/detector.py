@@ -34,7 +34,7 @@ class Rules(Detector):
         alert: Listen to this alert only; empty for all of the file.
         dialect: ``prometheus3`` or ``prometheus2``.
         label: The label that names the node.
-        scrape: Between two scrapes: a duration like ``15s``, or seconds.
+        scrape: Between two scrapes, like ``15s``.
         interval: Between two evaluations, where a group does not say.
         eval_offset: By how much evaluations come after whole multiples of their interval.
         zero: What a counter shows before its first alert: ``none``, ``two-step`` or ``cross``.
@@ -69,12 +69,12 @@ class Rules(Detector):
         alert: str = "",
         dialect: Dialect = "prometheus3",
         label: str = "ip",
-        scrape: str | float = "15s",
-        interval: str | float = "15s",
-        eval_offset: str | float = "0s",
+        scrape: str = "15s",
+        interval: str = "15s",
+        eval_offset: str = "0s",
         zero: Zero = "none",
         kinds: str = "",
-        lookback: str | float = "5m",
+        lookback: str = "5m",
     ) -> None:
         super().__init__(job)
         if zero == "seen":

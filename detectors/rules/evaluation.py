@@ -118,9 +118,10 @@ class Evaluator:
     _grouped: dict[tuple[tuple[str, ...], bool], dict[Labels, Labels]] = field(
         default_factory=dict, repr=False
     )
-    _known: dict[tuple[Call, bytes, tuple[int, int] | None, int], Vector] = field(
+    _known: dict[tuple[Call, bytes, tuple[int, int] | None], Vector] = field(
         default_factory=dict, repr=False
     )
+    _known_version: int = -1
 
     @property
     def _old(self) -> bool:
@@ -405,11 +406,12 @@ class Evaluator:
 
     def _remembered(self, call: Call, times: Times) -> Vector:
         """A function of a range: rules often ask for the same one again."""
-        key = (call, times.tobytes(), self._span, self.storage.version)
+        if self._known_version != self.storage.version:
+            self._known.clear()
+            self._known_version = self.storage.version
+        key = (call, times.tobytes(), self._span)
         if key not in self._known:
             function = RANGE_FUNCTIONS[call.func]
-            if len(self._known) >= 32:
-                self._known.clear()
             self._known[key] = self._over_range(
                 call.func, call.args[0], times, lambda windows: function(windows, old=self._old)
             )

@@ -69,16 +69,14 @@ class Settings:
             )
 
 
-def milliseconds(value: str | float) -> int:
-    """A duration as an option gives it: a text with units, or seconds.
+def milliseconds(text: str) -> int:
+    """A duration as an option gives it.
 
     Raises:
         UsageError: It is none.
     """
-    if isinstance(value, (int, float)):
-        return round(value * 1000)
     try:
-        return parse_duration(value)
+        return parse_duration(text)
     except LanguageError as error:
         raise UsageError(f"{error.what}.", error.remedy) from None
 

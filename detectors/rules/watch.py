@@ -43,6 +43,10 @@ Changes = list[tuple["Rule", Change]]
 """What alerts did at one instant, in the order of their rules."""
 
 
+_FARTHEST = 256
+"""How many instants are evaluated beforehand at most."""
+
+
 def _after(at: int, period: int, offset: int) -> int:
     """The first whole multiple, shifted by ``offset``, that is later."""
     return (at - offset) // period * period + period + offset
@@ -241,6 +245,7 @@ class Evaluation:
         self.storage = storage
         self.states = _states(program)
         self._keep_alerts = keep_alerts
+        self._evaluator = _evaluator(program, storage)
 
     def due(self, at: int) -> list[Group]:
         """The groups whose time has come."""
@@ -253,18 +258,38 @@ class Evaluation:
 
     def evaluate(self, at: int, due: list[Group]) -> Changes:
         """Evaluate some groups at ``at`` milliseconds."""
-        evaluator = _evaluator(self.program, self.storage)
         changes: Changes = []
         for state in self.states:
             if not any(state.group is group for group in due):
                 continue
             state.error = ""
             query_at = at - state.group.query_offset
-            found = _evaluated(evaluator, state, np.array([query_at], np.int64))[0]
+            found = _evaluated(self._evaluator, state, np.array([query_at], np.int64))[0]
             changes += [(state.rule, change) for change in state.step(at, found)]
             if found is not None:
                 self._write(state, query_at, found)
         return changes
+
+    def foresee(self, times: list[int]) -> dict[int, list[Elements | None]]:
+        """What each rule that is due will give at some times, were they now; for alerts only."""
+        found: dict[int, list[Elements | None]] = {at: [] for at in times}
+        for state in self.states:
+            mine = [at for at in times if any(group is state.group for group in self.due(at))]
+            query_times = np.array(mine, np.int64) - state.group.query_offset
+            for at, column in zip(
+                mine, _evaluated(self._evaluator, state, query_times), strict=True
+            ):
+                found[at].append(column)
+        return found
+
+    def conclude(self, at: int, due: list[Group], found: list[Elements | None]) -> Changes:
+        """Let alerts take in what was foreseen for them."""
+        states = [state for state in self.states if any(state.group is group for group in due)]
+        return [
+            (state.rule, change)
+            for state, column in zip(states, found, strict=True)
+            for change in state.step(at, column)
+        ]
 
     def _write(self, state: _State, at: int, found: Elements) -> None:
         """Store what a rule recorded, or its alerts."""
@@ -288,6 +313,9 @@ class Evaluation:
 class Watch:
     """Watches one job as its time goes by.
 
+    While no alert comes, what rules will give is known beforehand: it is evaluated for more and
+    more instants at once, and thrown away with the first alert.
+
     Args:
         program: The rules.
         job: The job.
@@ -307,7 +335,10 @@ class Watch:
         self._grids = {(settings.scrape, 0)} | {
             (program.period(group), settings.eval_offset) for group in program.file.groups
         }
-        self._begun = False
+        self._only_alerts = all(rule.alerting for rule in program.file.rules)
+        self._foreseen: dict[int, list[Elements | None]] = {}
+        self._span = 1
+        self._scraped = self._begun = False
         self.next = 0
 
     def count(self, at: float, node: str, kind: str) -> None:
@@ -316,18 +347,39 @@ class Watch:
             self._begun = True
             self.next = first_tick(at, self._program)
         self._counters.count(node, kind)
+        self._foreseen.clear()
+        self._span, self._scraped = 1, False
 
     def tick(self) -> Changes:
         """Scrape and evaluate what is due at :attr:`next`, and move on."""
         at, self._begun = self.next, True
         if at % self._program.settings.scrape == 0:
             self._counters.scrape(at)
-        self.next = min(_after(at, period, offset) for period, offset in self._grids)
+            self._scraped = True
+        self.next = self._following(at)
         due = self._evaluation.due(at)
         if not due:
             return []
-        self._storage.replace(self._counters.block(), at - self._program.reach)
-        return self._evaluation.evaluate(at, due)
+        if not (self._only_alerts and self._scraped) or self._program.sequential:
+            self._storage.replace(self._counters.block(), at - self._program.reach)
+            return self._evaluation.evaluate(at, due)
+        if at not in self._foreseen:
+            self._foresee(at)
+        return self._evaluation.conclude(at, due, self._foreseen.pop(at))
+
+    def _following(self, at: int) -> int:
+        return min(_after(at, period, offset) for period, offset in self._grids)
+
+    def _foresee(self, at: int) -> None:
+        """Evaluate from ``at`` on as if no more alerts came, each time twice as far."""
+        times = [at]
+        while len(times) < self._span:
+            times.append(self._following(times[-1]))
+        scrape = self._program.settings.scrape
+        ahead = [later for later in times[1:] if later % scrape == 0]
+        self._storage.replace(self._counters.block(ahead), at - self._program.reach)
+        self._foreseen = self._evaluation.foresee(times)
+        self._span = min(2 * self._span, _FARTHEST)
 
 
 def _recordings(elements: list[Element]) -> dict[Labels, float]:
