@@ -101,7 +101,7 @@ def informed(job: Incident) -> dict[str, tuple[float, int]]:
     def judge(now: int, node: str) -> None:
         worth = score(node, now)
         near = storm is not None and now - storm <= 120 and blamed.keys() <= {node}
-        if worth >= (1.0 if near else 2.0) and now <= job.end:
+        if worth >= (1.5 if near else 2.0) and now <= job.end:
             before = blamed.get(node)
             blamed[node] = (max(worth, before[0]), before[1]) if before else (worth, now)
 

@@ -153,7 +153,7 @@ class Knobs:
         0.12, "share of jobs", "one or two nodes alert that have no label", "chosen"
     )
     lemons: float = _knob(
-        0.25,
+        0.40,
         "share of jobs",
         "share nodes with others of their eight, one a repeat offender",
         "InfiniteHBD-Trace: 135 of 231 faulty nodes failed more than once",
