@@ -266,10 +266,10 @@ TINY_TRACES: tuple[TinyTrace, ...] = (
         tuple((float(number // 8), "node-b", "ecc") for number in range(48)),
     ),
     TinyTrace(
-        "pause",  # hours of silence between two alerts
+        "pause",  # a long silence between two alerts
         Job("pause", _FOUR),
-        ((0.0, "node-a", "ecc"), (20000.0, "node-a", "ecc"), (20000.0, "node-b", "ecc")),
-        30000.0,
+        ((0.0, "node-a", "ecc"), (6000.0, "node-a", "ecc"), (6000.0, "node-b", "ecc")),
+        7200.0,
     ),
 )
 """Ten jobs small enough to be read, each with its own trap."""
