@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 import simpy
@@ -25,8 +26,9 @@ class TapeEnvironment(simpy.Environment):
 
     Args:
         times: The tape: times of its instants, ascending.
-        emit: Called with an instant's number when its time has come. It answers False when it
-            has to be called again for the same instant.
+        emit: Called with the number of an instant whose time has come, and the number up to
+            which nothing else happens. It plays that instant, and may play more of them (the
+            time is then that of the first); it answers which instant is next.
         begin: The first instant to play.
         stop: The instant after the last one to play; None means the end.
         initial_time: Where time begins.
@@ -37,7 +39,10 @@ class TapeEnvironment(simpy.Environment):
 
     Examples:
         >>> seen = []
-        >>> env = TapeEnvironment([1, 3, 5], lambda number: seen.append((env.now, number)) or True)
+        >>> def emit(number, upto):
+        ...     seen.append((env.now, number))
+        ...     return number + 1
+        >>> env = TapeEnvironment([1, 3, 5], emit)
         >>> def ticker():
         ...     while env.now < 4:
         ...         yield env.timeout(3)
@@ -52,7 +57,7 @@ class TapeEnvironment(simpy.Environment):
     def __init__(
         self,
         times: Sequence[int],
-        emit: Callable[[int], bool],
+        emit: Callable[[int, int], int],
         begin: int = 0,
         stop: int | None = None,
         initial_time: int = 0,
@@ -94,23 +99,35 @@ class TapeEnvironment(simpy.Environment):
         Raises:
             EmptySchedule: Neither has anything left.
         """
-        times, queue = self._times, self._queue
+        times, queue, gate = self._times, self._queue, self.gate
         number = self._cursor
-        while number < self._stop:
-            at = times[number]
-            if queue and queue[0] < (at, NORMAL):
-                break
-            gate = self.gate
-            if gate is not None and not gate(at):
-                return
-            self._now = at
-            if not self._emit(number):
-                return
-            number += 1
-            self._cursor = number
-            if gate is not None:
-                return
-        gate = self.gate
-        if gate is not None and queue and not gate(int(queue[0][0])):
+        if number < self._stop and not (queue and queue[0] < (times[number], NORMAL)):
+            if gate is None:
+                self._play_tape()
+            elif gate(times[number]):
+                self._now = times[number]
+                self._cursor = self._emit(number, number + 1)
             return
-        super().step()
+        if gate is None or not queue or gate(int(queue[0][0])):
+            super().step()
+
+    def _play_tape(self) -> None:
+        """Play instants for as long as they come before the heap's head and nothing is gated."""
+        times, queue, emit = self._times, self._queue, self._emit
+        number, upto, head = self._cursor, 0, None
+        while self.gate is None:
+            if upto == 0 or (queue and queue[0] is not head):
+                head = queue[0] if queue else None
+                upto = self._stop if head is None else self._before(head)
+            if number >= upto:
+                return
+            self._now = times[number]
+            self._cursor = emit(number, upto)
+            if self._cursor - number > 1:
+                self._now = times[self._cursor - 1]
+            number = self._cursor
+
+    def _before(self, head: tuple[int | float, int, int, simpy.Event]) -> int:
+        """How far the tape may be played before this entry of the heap."""
+        bisect = bisect_right if head[1] >= NORMAL else bisect_left
+        return bisect(self._times, head[0], self._cursor, self._stop)

@@ -5,21 +5,27 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from replay.engine.environment import LAST, URGENT, TapeEnvironment
-from replay.messages import AlertSlice, JobEnded, JobStarted, Watermark
+from replay.messages import JobEnded, JobStarted, Watermark
 from replay.timeline import PIECE, Reel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     import simpy
+    from numpy.typing import NDArray
 
     from replay.messages import Message
     from replay.timeline import Timeline
 
     Steps = Generator[simpy.Event, None, None]
 
-__all__ = ["Epoch", "Score"]
+__all__ = ["GROUP", "Epoch", "Score"]
+
+GROUP = 64
+"""Most alerts of several instants that are published together in virtual time."""
 
 
 class Score:
@@ -33,6 +39,7 @@ class Score:
         self.times = timeline.instant_ns.data
         self.starts = timeline.instant_starts.data
         self.numbers = timeline.numbers.data
+        self.reached = timeline.numbers[timeline.instant_starts].data
         numbers = range(len(timeline.slots))
         self.by_begin = sorted(numbers, key=lambda number: timeline.slots[number].begin_ns)
         self.by_end = sorted(numbers, key=lambda number: timeline.slots[number].end_ns)
@@ -56,7 +63,6 @@ class Epoch:
         allowance: It stops when so many are behind it.
         over: True when all is played.
         active: The jobs under way, in the order they were started.
-        counts: How many alerts of each job have been published.
     """
 
     def __init__(
@@ -73,7 +79,6 @@ class Epoch:
         self.over = False
         self._score = score
         self._run = score.run
-        self._reel = score.reel
         self._slots = score.timeline.slots
         self._deliver = deliver
         self._stamp = stamp
@@ -85,7 +90,10 @@ class Epoch:
         self.behind = score.numbers[self._slice]
         self.allowance = len(score.timeline)
         self.active: dict[int, None] = dict(before.active) if before else {}
-        self.counts: list[int] = list(before.counts) if before else [0] * len(self._slots)
+        # Alerts of each job that this epoch, and those it continues, have left out.
+        self.left_out = self.tally()
+        if before:
+            self.left_out += before.left_out - before.tally()
         self.env.process(self._starts())
         self.env.process(self._ends())
         self.env.process(self._finale(max(stop_ns, entry_ns)))
@@ -94,9 +102,7 @@ class Epoch:
     def behind_after_instant(self) -> int:
         """Alerts behind the position once the next instant, or the rest of this one, is out."""
         cursor = self.env.cursor
-        if cursor == len(self._score.times):
-            return self.behind
-        return self._score.numbers[self._score.starts[cursor + 1]]
+        return self.behind if cursor == len(self._score.times) else self._score.reached[cursor + 1]
 
     def watermarks(self, now: int) -> list[Message]:
         """That all is out up to this time, for every job under way; nothing if it is not."""
@@ -110,7 +116,8 @@ class Epoch:
 
     def broken_off(self, now: int) -> list[Message]:
         """The end of every job under way, before its time."""
-        return [self._ended(slot, now, complete=False) for slot in self.active]
+        counts = self.tally() - self.left_out
+        return [self._ended(slot, now, int(counts[slot]), complete=False) for slot in self.active]
 
     def _starts(self) -> Steps:
         """Start every job when its time comes; those under way at the entry, at once."""
@@ -137,7 +144,8 @@ class Epoch:
             if end >= env.now:
                 yield env.alarm(end)
             del self.active[number]
-            self._deliver((self._ended(number, end, complete=True),), 0)
+            count = self._slots[number].count - int(self.left_out[number])
+            self._deliver((self._ended(number, end, count, complete=True),), 0)
         self.over = True
 
     def _finale(self, stop_ns: int) -> Steps:
@@ -145,44 +153,44 @@ class Epoch:
         yield self.env.alarm(stop_ns, LAST)
         self.over = True
 
-    def _ended(self, number: int, end_ns: int, *, complete: bool) -> JobEnded:
+    def _ended(self, number: int, end_ns: int, count: int, *, complete: bool) -> JobEnded:
         slot = self._slots[number]
-        return JobEnded(
-            self._run, self.number, slot.job.id, slot.at(end_ns), self.counts[number], complete
-        )
+        return JobEnded(self._run, self.number, slot.job.id, slot.at(end_ns), count, complete)
 
-    def _emit(self, instant: int) -> bool:
-        """Publish an instant. False when some of it is left."""
-        stop = self._score.starts[instant + 1]
-        while True:
-            before = self.behind
-            going_on = self._deliver(self._cut(stop), self.behind - before)
-            if self._slice == stop:
-                return True
-            if not going_on:
-                return False
+    def _emit(self, number: int, upto: int) -> int:
+        """Publish an instant, or several where nothing comes between. Which one is next."""
+        score = self._score
+        if upto - number > 1:
+            until = bisect_right(score.reached, self.behind + GROUP, number + 1, upto + 1) - 1
+            if until > number:
+                self._publish_until(until)
+                return until
+        stop = score.starts[number + 1]
+        while self._publish_part(stop):
+            pass
+        return number + (self._slice == stop)
 
-    def _cut(self, stop: int) -> list[Message]:
-        """The next slices of this instant: a handful, and never beyond the allowance."""
-        first, skip, numbers = self._slice, self._skip, self._score.numbers
-        goal = min(self.behind + PIECE, self.allowance)
+    def _publish_until(self, instant: int) -> None:
+        """Publish whole instants."""
+        first, self._slice = self._slice, self._score.starts[instant]
+        before, self.behind = self.behind, self._score.reached[instant]
+        self._deliver(self._messages(first, self._slice), self.behind - before)
+
+    def _publish_part(self, stop: int) -> bool:
+        """Publish some slices of an instant. False when it is done, or the rest has to wait."""
+        first, skip, before = self._slice, self._skip, self.behind
+        numbers = self._score.numbers
+        goal = min(before + PIECE, self.allowance)
         last, leave = stop, 0
         if numbers[stop] <= goal:
             self._slice, self._skip = stop, 0
         else:
-            last, leave = self._part(stop, goal)
+            last, leave = self._cut(stop, goal)
         self.behind = numbers[last] - leave
-        run, number, counts = self._run, self.number, self.counts
-        scheduled, published, catch_up = self._stamp()
-        messages: list[Message] = []
-        for index, batch in enumerate(
-            self._reel.batches(first, last, self.env.now_ns, skip, leave), first
-        ):
-            counts[self._reel.job(index)] += len(batch.seq)
-            messages.append(AlertSlice(run, number, batch, scheduled, published, catch_up))
-        return messages
+        messages = self._messages(first, last, skip, leave)
+        return self._deliver(messages, self.behind - before) and self._slice < stop
 
-    def _part(self, stop: int, goal: int) -> tuple[int, int]:
+    def _cut(self, stop: int, goal: int) -> tuple[int, int]:
         """Where to cut an instant that is too long.
 
         Returns:
@@ -196,3 +204,28 @@ class Epoch:
             return whole + 1, numbers[whole + 1] - goal
         self._slice, self._skip = whole, 0
         return whole, 0
+
+    def _messages(self, first: int, last: int, skip: int = 0, leave: int = 0) -> list[Message]:
+        """Slices as messages; of the first and the last, perhaps only a part."""
+        scheduled, published, catch_up = self._stamp()
+        return self._score.reel.slices(
+            first,
+            last,
+            run=self._score.run,
+            epoch=self.number,
+            scheduled_wall=scheduled,
+            published_wall=published,
+            catch_up=catch_up,
+            skip=skip,
+            leave=leave,
+        )
+
+    def tally(self) -> NDArray[np.int64]:
+        """Alerts of each job that are behind the position."""
+        timeline = self._score.timeline
+        jobs = timeline.slice_job[: self._slice]
+        sizes = np.diff(timeline.numbers[: self._slice + 1])
+        tally = np.bincount(jobs, sizes, len(self._slots)).astype(np.int64)
+        if self._skip:
+            tally[timeline.slice_job[self._slice]] += self._skip
+        return tally

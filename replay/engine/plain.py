@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import simpy
 
-from replay.messages import AlertSlice, JobEnded, JobStarted
+from replay.messages import JobEnded, JobStarted
 from replay.timeline import Reel
 
 if TYPE_CHECKING:
@@ -52,10 +52,7 @@ def _play(
                 if slot.begin_ns == at
             ]
         if number < len(timeline.instant_ns) and timeline.instant_ns[number] == at:
-            messages += [
-                AlertSlice(run, 0, batch)
-                for batch in reel.batches(starts[number], starts[number + 1], at)
-            ]
+            messages += reel.slices(starts[number], starts[number + 1], run=run)
             number += 1
         if at in ends:
             messages += [

@@ -1,4 +1,4 @@
-"""Cuts batches out of a timeline."""
+"""Cuts slices out of a timeline, as messages."""
 
 from __future__ import annotations
 
@@ -7,27 +7,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replay.api import AlertBatch
-from replay.timeline.tape import SECOND
+from replay.messages import AlertSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from replay.messages import Message
     from replay.timeline.tape import Timeline
 
 __all__ = ["Reel"]
 
 
 class Reel:
-    """Cuts batches out of a timeline; keeps nothing but the names it has already shown.
+    """Cuts slices out of a timeline; keeps nothing but the names it has already shown.
 
     Args:
         timeline: What to cut from.
+
+    Attributes:
+        job: Which slot each slice belongs to.
     """
 
     def __init__(self, timeline: Timeline) -> None:
         slots = timeline.slots
         # One at a time, a memoryview gives plain integers twice as fast as an array does.
-        self._job = timeline.slice_job.data
+        self.job = timeline.slice_job.data
+        self._at = timeline.slice_at.data
         self._start = timeline.slice_start.data
         self._stop = timeline.slice_stop.data
         self._seen_nodes = timeline.slice_nodes.data
@@ -37,55 +40,64 @@ class Reel:
         self._all_nodes = [slot.nodes for slot in slots]
         self._all_kinds = [slot.kinds for slot in slots]
         self._ids = [slot.job.id for slot in slots]
-        self._zeros = [slot.zero_ns for slot in slots]
         self._firsts = [slot.first_row for slot in slots]
         self._nodes: list[tuple[str, ...]] = [()] * len(slots)
         self._kinds: list[tuple[str, ...]] = [()] * len(slots)
         self._seq = np.arange(max((slot.count for slot in slots), default=0))
         self._seq.flags.writeable = False
 
-    def size(self, index: int) -> int:
-        """How many alerts a slice has."""
-        return self._stop[index] - self._start[index]
-
-    def job(self, index: int) -> int:
-        """Which slot a slice belongs to."""
-        return self._job[index]
-
-    def batches(
-        self, first: int, last: int, now_ns: int, skip: int = 0, leave: int = 0
-    ) -> Iterator[AlertBatch]:
-        """Slices of one instant as batches.
+    def slices(
+        self,
+        first: int,
+        last: int,
+        *,
+        run: str = "",
+        epoch: int = 0,
+        scheduled_wall: float | None = None,
+        published_wall: float | None = None,
+        catch_up: bool = False,
+        skip: int = 0,
+        leave: int = 0,
+    ) -> list[Message]:
+        """Slices as messages.
 
         Args:
             first: The first slice.
             last: The slice after the last one.
-            now_ns: Their replay time.
-            skip: Alerts left out at the beginning of the first.
+            run: See :class:`~replay.messages.AlertSlice`.
+            epoch: Likewise.
+            scheduled_wall: Likewise.
+            published_wall: Likewise.
+            catch_up: Likewise.
+            skip: Alerts left out at the beginning of the first slice.
             leave: Alerts left out at the end of the last.
         """
-        jobs, starts, stops = self._job, self._start, self._stop
+        jobs, times, starts, stops = self.job, self._at, self._start, self._stop
+        node, kind, seq = self._node, self._kind, self._seq
+        ids, firsts, shown_nodes, shown_kinds = self._ids, self._firsts, self._nodes, self._kinds
         seen_nodes, seen_kinds = self._seen_nodes, self._seen_kinds
+        messages: list[Message] = []
         for index in range(first, last):
-            number = jobs[index]
-            start, stop = starts[index], stops[index]
+            number, start, stop = jobs[index], starts[index], stops[index]
             if skip and index == first:
                 start += skip
             if leave and index == last - 1:
                 stop -= leave
-            nodes = self._nodes[number]
+            nodes = shown_nodes[number]
             if len(nodes) != seen_nodes[index]:
-                nodes = self._nodes[number] = self._all_nodes[number][: seen_nodes[index]]
-            kinds = self._kinds[number]
+                nodes = shown_nodes[number] = self._all_nodes[number][: seen_nodes[index]]
+            kinds = shown_kinds[number]
             if len(kinds) != seen_kinds[index]:
-                kinds = self._kinds[number] = self._all_kinds[number][: seen_kinds[index]]
-            row = self._firsts[number]
-            yield AlertBatch(
-                self._ids[number],
-                (now_ns - self._zeros[number]) / SECOND,
-                self._seq[start - row : stop - row],
-                self._node[start:stop],
-                self._kind[start:stop],
+                kinds = shown_kinds[number] = self._all_kinds[number][: seen_kinds[index]]
+            row = firsts[number]
+            batch = AlertBatch(
+                ids[number],
+                times[index],
+                seq[start - row : stop - row],
+                node[start:stop],
+                kind[start:stop],
                 nodes,
                 kinds,
             )
+            messages.append(AlertSlice(run, epoch, batch, scheduled_wall, published_wall, catch_up))
+        return messages

@@ -80,6 +80,7 @@ class Timeline:
         node: int32[alerts], codes into the slot's ``nodes``.
         kind: int32[alerts], codes into the slot's ``kinds``.
         slice_job: int32[slices], index into ``slots``.
+        slice_at: float64[slices], trace seconds since the job's start.
         slice_start: int64[slices], first row.
         slice_stop: int64[slices], row after the last.
         slice_nodes: int32[slices], how many of the slot's nodes have been seen after it.
@@ -94,6 +95,7 @@ class Timeline:
     node: NDArray[np.int32] = field(repr=False)
     kind: NDArray[np.int32] = field(repr=False)
     slice_job: NDArray[np.int32] = field(repr=False)
+    slice_at: NDArray[np.float64] = field(repr=False)
     slice_start: NDArray[np.int64] = field(repr=False)
     slice_stop: NDArray[np.int64] = field(repr=False)
     slice_nodes: NDArray[np.int32] = field(repr=False)
@@ -168,6 +170,7 @@ class Timeline:
             node=names.node,
             kind=names.kind,
             slice_job=owner[order],
+            slice_at=_seconds(rows.at[starts[order]]),
             slice_start=starts[order],
             slice_stop=stops[order],
             slice_nodes=(names.listed[owner] + _seen(names.new_nodes, begins, stops))[order],
@@ -182,8 +185,8 @@ class Timeline:
     def _frozen(self, tied: int) -> Self:
         """Lock the columns and complete the facts."""
         for name in (
-            *("node", "kind", "slice_job", "slice_start", "slice_stop", "slice_nodes"),
-            *("slice_kinds", "numbers", "instant_ns", "instant_starts"),
+            *("node", "kind", "slice_job", "slice_at", "slice_start", "slice_stop"),
+            *("slice_nodes", "slice_kinds", "numbers", "instant_ns", "instant_starts"),
         ):
             getattr(self, name).flags.writeable = False
         counts = np.diff(self.numbers[self.instant_starts])
@@ -218,7 +221,8 @@ class Timeline:
         edges = [edge for slot in self.slots for edge in (slot.begin_ns, slot.end_ns)]
         marks = np.concatenate((self.instant_ns, np.array(edges, np.int64)))
         marks.sort(kind="stable")  # as good as sorted already
-        return marks[np.diff(marks, prepend=marks[:1] - 1) != 0]
+        new: NDArray[np.bool_] = np.diff(marks, prepend=marks[:1] - 1) != 0
+        return marks[new]
 
     def slot(self, job_id: str) -> Slot:
         """Where a job stands.
@@ -358,6 +362,14 @@ def _slice_starts(rows: Rows) -> tuple[NDArray[np.int64], int]:
     for long in np.flatnonzero(sizes > PIECE):
         new[first[long] : first[long] + sizes[long] : PIECE] = True
     return np.flatnonzero(new), tied
+
+
+def _seconds(times_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Nanoseconds as the nearest seconds, which is what dividing Python's integers gives."""
+    exact = times_ns / SECOND
+    for place in np.flatnonzero(np.abs(times_ns) > 2**53).tolist():
+        exact[place] = int(times_ns[place]) / SECOND
+    return exact
 
 
 def _seen(

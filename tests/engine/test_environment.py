@@ -18,9 +18,10 @@ def play(times, *, begin=0, stop=None, initial_time=0):
     """An environment over these times, and what it has done."""
     log = []
 
-    def emit(number):
+    def emit(number, upto):
+        assert upto > number
         log.append((env.now, number))
-        return True
+        return number + 1
 
     env = TapeEnvironment(times, emit, begin, stop, initial_time)
     return env, log
@@ -70,11 +71,12 @@ def test_a_part_of_the_tape():
 def test_an_emission_may_schedule_something_earlier_than_the_next_instant():
     log = []
 
-    def emit(number):
+    def emit(number, upto):
         log.append((env.now, number))
         if number == 0:
+            assert upto == 3
             env.process(note(env, log, "reaction", env.timeout(1)))
-        return True
+        return number + 1
 
     env = TapeEnvironment([1, 5, 6], emit)
     env.run()
@@ -85,13 +87,35 @@ def test_an_emission_that_is_not_done_is_asked_again():
     answers = [False, False, True]
     log = []
 
-    def emit(number):
+    def emit(number, upto):
         log.append((env.now, number))
-        return answers.pop(0) if answers else True
+        return number + (answers.pop(0) if answers else True)
 
     env = TapeEnvironment([4, 8], emit)
     env.run()
     assert log == [(4, 0), (4, 0), (4, 0), (8, 1)]
+
+
+def test_an_emission_may_play_several_instants_that_nothing_comes_between():
+    log = []
+
+    def emit(number, upto):
+        log.append((env.now, number, upto))
+        return min(number + 2, upto)
+
+    env = TapeEnvironment([1, 2, 3, 5, 5, 6], emit)
+    env.process(note(env, log, "ordinary", env.timeout(5)))
+    env.process(note(env, log, "urgent", env.alarm(3, URGENT)))
+    env.run()
+    assert log == [
+        (1, 0, 2),
+        (3, "urgent"),
+        (3, 2, 3),  # the process that has ended here is an event, too
+        (5, 3, 5),
+        (5, "ordinary"),
+        (6, 5, 6),
+    ]
+    assert env.now == 6
 
 
 def test_a_gate_is_asked_before_everything_and_may_refuse():

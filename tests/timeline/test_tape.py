@@ -22,13 +22,12 @@ TWO = trace_of(
 def told(timeline):
     """(replay second, job, seq, at, node, kind) of every alert, in playing order."""
     reel = Reel(timeline)
+    starts = timeline.instant_starts.tolist()
     return [
         (now / SECOND, *alert)
-        for number, now in enumerate(timeline.instant_ns.tolist())
-        for batch in reel.batches(
-            int(timeline.instant_starts[number]), int(timeline.instant_starts[number + 1]), now
-        )
-        for alert in batch
+        for now, first, last in zip(timeline.instant_ns.tolist(), starts, starts[1:], strict=False)
+        for message in reel.slices(first, last)
+        for alert in message.batch
     ]
 
 
