@@ -126,15 +126,20 @@ class _Test:
                 raise self.pairs[key].error(f"{key} is not known here")
 
     def run(self) -> None:
-        storage = self._load()
+        samples = self._samples()
         alerts = self._entries("alert_rule_test", ("eval_time", "alertname", "exp_alerts"))
         queries = self._entries("promql_expr_test", ("expr", "eval_time", "exp_samples"))
         checks = [*alerts, *queries]
         last = max((_duration(check, "eval_time", 0) for check in checks), default=-1)
+        storage = Storage()
         evaluation = Evaluation(self.program, storage, keep_alerts=True)
         interval = self.program.settings.interval
         for at in range(0, last + 1, interval):
-            evaluation.evaluate(at, evaluation.due(at))
+            while samples and samples[-1][0] <= at:  # rules see no sample before its time
+                moment, labels, value = samples.pop()
+                storage.append(labels, [moment], [value])
+            # promtool evaluates every group at every step, whatever its own interval
+            evaluation.evaluate(at, list(self.program.file.groups))
             for state in evaluation.states:
                 if state.error:
                     where = f"rule {state.rule.name!r} at {format_duration(at)}"
@@ -145,15 +150,19 @@ class _Test:
         for check in queries:
             self._check_samples(check, storage)
 
-    def _load(self) -> Storage:
-        storage = Storage()
+    def _samples(self) -> list[tuple[int, Labels, float]]:
+        """All samples, the latest first."""
+        samples: list[tuple[int, Labels, float]] = []
         step = _duration(self.pairs, "interval", self.program.settings.interval)
         for pairs in self._entries("input_series", ("series", "values")):
             line = f"{pairs['series'].text('series')} {pairs['values'].text('values')}"
             labels, values = pairs["series"].guarded(partial(parse_series, line), "input_series")
-            known = [(place * step, v) for place, v in enumerate(values) if v is not None]
-            storage.append(labels, [at for at, _ in known], [value for _, value in known])
-        return storage
+            samples += [
+                (n * step, labels, value) for n, value in enumerate(values) if value is not None
+            ]
+        samples.sort(key=lambda sample: sample[0])
+        samples.reverse()
+        return samples
 
     def _entries(self, key: str, known: tuple[str, ...]) -> list[dict[str, Node]]:
         out = []
