@@ -53,7 +53,9 @@ class Setting(click.ParamType["tuple[str, float]"]):
 @click.option(
     "-k", "--knob", "knobs", multiple=True, type=Setting(), help="Turn a knob; repeatable."
 )
-@click.option("--knobs", "listing", is_flag=True, help="List the knobs of the preset, and stop.")
+@click.option(
+    "--list-knobs", "listing", is_flag=True, help="List the knobs of the preset, and stop."
+)
 @click.option("--json", "as_json", is_flag=True, help="Say it as one JSON document.")
 @click.argument("out", required=False, type=click.Path())
 def synth(

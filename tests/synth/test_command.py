@@ -45,8 +45,8 @@ def test_json(tmp_path):
 
 
 def test_the_knobs_are_listed():
-    assert "chatty_root" in call("--knobs").stdout
-    knobs = json.loads(call("--knobs", "--json", "--preset", "chatty").stdout)["knobs"]
+    assert "chatty_root" in call("--list-knobs").stdout
+    knobs = json.loads(call("--list-knobs", "--json", "--preset", "chatty").stdout)["knobs"]
     assert {row["knob"]: row["value"] for row in knobs}["chatty"] == 0.1
 
 

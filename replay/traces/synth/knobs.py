@@ -26,7 +26,7 @@ class Knobs:
     """All knobs; the defaults are the preset ``dataset``.
 
     Each stands with its default, its unit, what it turns, and where the number comes from;
-    ``alert-replay synth --knobs`` prints the table.
+    ``alert-replay synth --list-knobs`` prints the table.
     "Calibrated" means: fitted to the two totals that the published data set states, 98 jobs and
     about 344,000 events; how they split is a free choice, which is what the presets are for.
     """

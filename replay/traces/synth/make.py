@@ -13,7 +13,7 @@ from replay.traces.model import EVENTS, Trace, TraceJob
 from replay.traces.synth.draws import Draws
 from replay.traces.synth.knobs import turn
 from replay.traces.synth.plan import plan
-from replay.traces.synth.simulate import Run, delivered
+from replay.traces.synth.simulate import Simulation, delivered
 
 if TYPE_CHECKING:
     from replay.traces.synth.plan import Plan
@@ -63,8 +63,8 @@ def make(preset: str = "dataset", jobs: int = 98, seed: int = 7, **knobs: float)
     plans = [plan(seed, number, turned) for number in range(jobs)]
     tables = []
     for each in plans:
-        rows = delivered(Run(each, turned, seed).rows, turned, Draws(seed, each.number, DELIVERY))
-        tables.append(_columns(each, rows))
+        said = Simulation(each, turned, seed).rows
+        tables.append(_columns(each, delivered(said, turned, Draws(seed, each.number, DELIVERY))))
     events = pa.concat_tables(tables).unify_dictionaries()
     trace = Trace(tuple(_job(each) for each in plans), events, f"synth {preset} {seed}")
     recipe = {"preset": preset, "jobs": jobs, "seed": seed, "knobs": knobs}

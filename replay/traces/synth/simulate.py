@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Process = Generator[simpy.Event, Any, None]
 
-__all__ = ["Run"]
+__all__ = ["Simulation", "delivered"]
 
 BACKGROUND, CHATTER, DECOY, WAVE, FAULT, CASCADE, ENDING = range(10, 17)  # streams of draws
 CLUMP = 2.0  # mean alerts of one background cause: half of all gaps are below 10 s (Tachyon)
@@ -40,7 +40,7 @@ SHOUT = 40.0  # mean alerts of one outburst of a chatty node
 BEFORE, AFTER = 120, 40  # seconds around the job in which agents may talk
 
 
-class Run:
+class Simulation:
     """One job, run to its end.
 
     Args:

@@ -22,7 +22,6 @@ __all__ = [
     "HANG",
     "NOISE",
     "PRELUDE",
-    "ROLES",
     "TEARDOWN",
     "WAVES",
     "Fault",
@@ -41,7 +40,7 @@ class Fault:
         companions: Kinds that follow on the same node, with their probabilities; root kinds first.
         lag: From onset to the first word: crash at once, inspection 2 to 30 s, time-out minutes.
         spread: From the first word to each companion.
-        poll: Between repeats of a sticky kind; (0, 0) for one that is said once.
+        poll: Between repeats of a sticky first kind.
         stall: From onset to the first cascade.
         end: From onset to the end of the job.
         dies: Probability that the node never speaks again after its first words.
@@ -277,7 +276,6 @@ WAVES = Table(
 )
 """Fleet-wide false waves."""
 
-
 RARE = 14.0  # head start, so that a kind seen in a handful of faults misleads as well
 
 
@@ -293,11 +291,3 @@ def _decoys() -> Table[str]:
 DECOYS = _decoys()
 """Root kinds that a healthy node says now and then, alone and without consequence: each misleads
 in proportion to how often it is right, so that no kind gives the culprit away by itself."""
-
-ROLES: dict[str, str] = {
-    **dict.fromkeys(NOISE.items + BABBLE.items, "noise"),
-    **dict.fromkeys(CRASH.items + HANG.items, "cascade"),
-    **dict.fromkeys(TEARDOWN.items[:3], "teardown"),
-    **dict.fromkeys(DECOYS.items, "root"),
-}
-"""Kind → role, for tests and for reading; a kind that has two roles is listed by the stronger."""
