@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Make a distribution with modules and entry points importable until the test is over."""
-    before = set(sys.modules)
+    made = []
 
     def install(name, version="1.0", *, entry_points="", packages="", **modules):
         site = tmp_path / name
@@ -23,12 +23,13 @@ def install(tmp_path, monkeypatch):
         (info / "top_level.txt").write_text(packages)
         for module, source in modules.items():
             (site / f"{module}.py").write_text(dedent(source))
+            made.append(module)
         monkeypatch.syspath_prepend(site)
         importlib.invalidate_caches()
 
     yield install
-    for module in set(sys.modules) - before:
-        del sys.modules[module]
+    for module in made:
+        sys.modules.pop(module, None)
 
 
 @pytest.fixture
