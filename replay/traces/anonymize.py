@@ -20,6 +20,7 @@ from replay.traces.files import read_text, require_file, unreadable
 from replay.traces.findings import Findings
 from replay.traces.model import EVENTS, Trace
 from replay.traces.records import BadJsonError, Repeated, load_json
+from replay.traces.texts import as_list
 from replay.traces.times import SECOND, shift_times
 
 if TYPE_CHECKING:
@@ -190,11 +191,11 @@ def linkable(trace: Trace, *, mapped: bool, renamed: bool) -> Linkable:
     """
     jobs_of = Counter(node for job in trace.jobs for node in job.ip_status)
     labels = {label for job in trace.jobs for label in job.ip_status.values()}
-    names = trace.events.column("event").cast(pa.string()).unique().to_pylist()
+    names = set(as_list(trace.events.column("event")))
     return Linkable(
         recurring_nodes=sum(1 for count in jobs_of.values() if count > 1),
         job_ids="renamed" if renamed else "kept",
-        event_names=tuple(sorted(str(name) for name in names)),
+        event_names=tuple(sorted(names)),
         event_names_are="mapped" if mapped else "kept",
         labels=tuple(sorted(labels)),
         gpu_generations=tuple(sorted({job.gpu_generation for job in trace.jobs})),
@@ -223,21 +224,20 @@ def _rows(
     pseudonyms: Pseudonyms,
     event_names: Mapping[str, str] | None,
 ) -> pa.Table:
-    nodes = [str(node) for node in rows.column("ip").to_pylist()]
+    nodes = as_list(rows.column("ip"))
     node_to = {node: pseudonyms.node(job.id, node) for node in set(nodes)}
-    kinds = [str(kind) for kind in rows.column("event").to_pylist()]
+    kinds = as_list(rows.column("event"))
     if event_names is not None:
         missing = sorted(set(kinds) - event_names.keys())
         if missing:
             what = f"No name is given for the events {_list(missing)}."
             raise UsageError(what, "add them to the map, or leave the map out to keep all names")
         kinds = [event_names[kind] for kind in kinds]
-    times = _shifted([str(time) for time in rows.column("event_time").to_pylist()],
-                     pseudonyms.shift(job.id), job)  # fmt: skip
+    times = as_list(rows.column("event_time"))
     columns = [
         pa.array([number] * len(nodes), pa.int32()),
         pa.array([node_to[node] for node in nodes], pa.string()).dictionary_encode(),
-        pa.array(times, pa.string()),
+        pa.array(_shifted(times, pseudonyms.shift(job.id), job), pa.string()),
         pa.array(kinds, pa.string()).dictionary_encode(),
         rows.column("at"),
     ]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from replay.traces.check import JOB_KEYS, check_job, warn_of_job
-from replay.traces.columns import Inspection, job_runs
+from replay.traces.columns import Inspection, run_starts
 from replay.traces.findings import shown
 from replay.traces.model import EVENTS, Trace
 from replay.traces.names import natural_key
@@ -31,7 +31,7 @@ __all__ = ["Outside", "TraceBuilder"]
 Outside = Literal["keep", "clip", "drop"]
 """What becomes of alerts before their job's start or after its end."""
 
-_SLICE = 1 << 22  # rows taken at once
+_MANY = 1000  # pieces of a column; more make every look at it slow
 
 
 class TraceBuilder:
@@ -109,13 +109,11 @@ class TraceBuilder:
         at = inspection.offsets(texts, ns, starts[rows.job])
         columns = [pa.array(rows.job), ip, texts, event, pa.array(at)]
         piece = pa.RecordBatch.from_arrays(columns, schema=EVENTS)
-        place = rows.place
-        if inspection.bad.any():
-            good = np.flatnonzero(~inspection.bad)
-            piece = piece.take(good)
-            place = lambda row: rows.place(int(good[row]))  # noqa: E731 - shorter than its def
-        self._tally(piece, place)
-        self._pieces.append(self._within(piece))
+        good = _together(rows.job, inspection.bad, len(self._jobs))
+        if good is None:
+            self._take(piece, rows.place)
+        else:
+            self._take(piece.take(good), lambda row: rows.place(int(good[row])))
 
     def build(self, source: str, form: Form) -> Trace:
         """The trace, with its jobs in natural order."""
@@ -123,20 +121,35 @@ class TraceBuilder:
             warn_of_job(job, tally.events, place, self.findings)
             tally.warn(self.outside, self.findings)
         order = sorted(range(len(self._jobs)), key=lambda i: natural_key(self._jobs[i].id))
-        events = pa.Table.from_batches(self._pieces, EVENTS).unify_dictionaries()
-        self._pieces.clear()
-        events = _by_job(events, order)
-        return Trace(tuple(self._jobs[i] for i in order), events, source, form, self.findings)
+        jobs = tuple(self._jobs[i] for i in order)
+        return Trace(jobs, self._events(order), source, form, self.findings)
 
-    def _tally(self, piece: pa.RecordBatch, place: Callable[[int], Place]) -> None:
-        """Count what is odd, job by job."""
+    def _take(self, piece: pa.RecordBatch, place: Callable[[int], Place]) -> None:
+        """Keep checked rows, counting what is odd, job by job."""
+        job: NDArray[np.int32] = piece.column("job").to_numpy()
         at: NDArray[np.int64] = piece.column("at").to_numpy()
         ip: Column = piece.column("ip")
         codes: NDArray[np.int32] = ip.indices.to_numpy()
         nodes = ip.dictionary.to_pylist()
-        for number, where in job_runs(piece.column("job").to_numpy(), len(self._jobs)):
-            run = Run(piece, where, at[where], codes[where], nodes, place)
-            self._tallies[number].add(run)
+        edges = [*run_starts(job).tolist(), len(job)]
+        for start, stop in pairwise(edges):
+            run = Run(piece, start, at[start:stop], codes[start:stop], nodes, place)
+            self._tallies[job[start]].add(run)
+        self._pieces.append(self._within(piece))
+
+    def _events(self, order: Sequence[int]) -> pa.Table:
+        """All rows, job by job in that order; rows of one job keep the order of the file."""
+        events = pa.Table.from_batches(self._pieces, EVENTS).unify_dictionaries()
+        rank = np.empty(len(order), np.int32)
+        rank[list(order)] = np.arange(len(order), dtype=np.int32)
+        runs, lengths = _runs(self._pieces)
+        self._pieces.clear()
+        ranks = rank[runs]
+        by_rank = np.argsort(ranks, kind="stable")
+        if (ranks[1:] < ranks[:-1]).any():
+            events = _moved(events, ranks, lengths, by_rank)
+        job = np.repeat(ranks[by_rank], lengths[by_rank])
+        return events.set_column(0, EVENTS.field("job"), pa.array(job))
 
     def _within(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         if self.outside == "keep":
@@ -149,30 +162,35 @@ class TraceBuilder:
         return piece.set_column(4, EVENTS.field("at"), pa.array(clipped))
 
 
-def _by_job(events: pa.Table, order: Sequence[int]) -> pa.Table:
-    """Rows sorted by the rank of their job, and renumbered; rows of one job keep their order."""
-    rank = np.empty(len(order), np.int32)
-    rank[list(order)] = np.arange(len(order), dtype=np.int32)
-    job = rank[events.column("job").to_numpy()]
-    if np.all(job[1:] >= job[:-1]):
-        return events.set_column(0, EVENTS.field("job"), pa.array(job))
-    runs = sorted(job_runs(job, len(order)), key=itemgetter(0))
-    slices = [where for _, where in runs if isinstance(where, slice)]
-    if slices:
-        pieces = [events.slice(where.start, where.stop - where.start) for where in slices]
-        events = pa.concat_tables(pieces)
-    else:
-        events = _taken(events, np.concatenate([where for _, where in runs]))
-    job = np.concatenate([job[where] for _, where in runs])
-    return events.set_column(0, EVENTS.field("job"), pa.array(job))
+def _together(job: NDArray[np.int32], bad: NDArray[np.bool_], jobs: int) -> NDArray[np.intp] | None:
+    """Which rows to take, and in which order, so that each job's good rows lie together.
+
+    None when all rows can stay as they are.
+    """
+    if np.count_nonzero(job[1:] != job[:-1]) < jobs:
+        return np.flatnonzero(~bad) if bad.any() else None
+    order = np.argsort(job, kind="stable")
+    return order[~bad[order]]
 
 
-def _taken(events: pa.Table, where: NDArray[np.intp]) -> pa.Table:
-    """Take rows, a column and a few million rows at a time, to spare memory."""
-    columns = []
-    for name in EVENTS.names:
-        column: Column = events.column(name).unify_dictionaries().combine_chunks()
-        events = events.drop_columns(name)
-        slices = [where[i : i + _SLICE] for i in range(0, len(where), _SLICE)]
-        columns.append(pa.chunked_array([column.take(rows) for rows in slices]))
-    return pa.table(columns, schema=EVENTS)
+def _runs(pieces: Sequence[pa.RecordBatch]) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+    """Whose rows come one after another, run by run, and how many they are."""
+    numbers, lengths = [np.empty(0, np.int32)], [np.empty(0, np.intp)]
+    for piece in pieces:
+        job: NDArray[np.int32] = piece.column("job").to_numpy()
+        starts = run_starts(job)
+        numbers.append(job[starts])
+        lengths.append(np.diff(starts, append=len(job)))
+    return np.concatenate(numbers), np.concatenate(lengths)
+
+
+def _moved(
+    events: pa.Table, ranks: NDArray[np.int32], lengths: NDArray[np.intp], order: NDArray[np.intp]
+) -> pa.Table:
+    """The rows with their runs in another order, the one that sorts their ranks."""
+    if len(order) > max(_MANY, len(events) // _MANY):  # short runs: move row by row
+        rows = np.argsort(np.repeat(ranks, lengths), kind="stable")
+        return events.combine_chunks().take(rows)
+    starts = np.cumsum(lengths) - lengths
+    runs = zip(starts[order].tolist(), lengths[order].tolist(), strict=True)
+    return pa.concat_tables([events.slice(start, length) for start, length in runs])

@@ -13,13 +13,13 @@ from replay.traces.texts import Column, as_names
 from replay.traces.times import parse_times, why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from replay.traces.findings import Explain, Findings, Place
 
-__all__ = ["EVENT_COLUMNS", "Inspection", "Rows", "job_runs"]
+__all__ = ["EVENT_COLUMNS", "Inspection", "Rows", "run_starts"]
 
 EVENT_COLUMNS = ("ip", "event_time", "event")
 """What every row of events holds."""
@@ -134,32 +134,19 @@ class Inspection:
             self.bad |= mask
 
 
-def job_runs(job: NDArray[np.int32], jobs: int) -> Iterator[tuple[int, NDArray[np.intp] | slice]]:
-    """The rows of each job, in order: as slices where they lie together, else as row numbers.
+def run_starts(job: NDArray[np.int32]) -> NDArray[np.intp]:
+    """Where the rows of another job begin.
 
     Args:
         job: Number of each row's job.
-        jobs: How many jobs there may be; more runs than that mean that jobs are interleaved.
 
     Examples:
-        >>> list(job_runs(np.array([1, 1, 0], np.int32), 2))
-        [(1, slice(0, 2, None)), (0, slice(2, 3, None))]
+        >>> run_starts(np.array([1, 1, 0, 1], np.int32))
+        array([0, 2, 3])
 
     """
-    if not len(job):
-        return
-    order = None
-    edges = _edges(job)
-    if len(edges) - 1 > jobs:
-        order = np.argsort(job, kind="stable")
-        job = job[order]
-        edges = _edges(job)
-    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        yield int(job[first]), slice(first, last) if order is None else order[first:last]
-
-
-def _edges(job: NDArray[np.int32]) -> NDArray[np.intp]:
-    return np.concatenate(([0], np.flatnonzero(np.diff(job)) + 1, [len(job)]))
+    changes = np.flatnonzero(job[1:] != job[:-1]) + 1
+    return np.concatenate(([0], changes)) if len(job) else changes
 
 
 def _fits(ns: NDArray[np.int64], starts: NDArray[np.int64]) -> bool:

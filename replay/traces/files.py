@@ -147,17 +147,20 @@ class Lines:
         return Place(str(self.path), self.number)
 
     def _next(self, stream: IO[bytes]) -> bytes:
-        place = Place(str(self.path), self.number + 1)
         try:
             raw = stream.readline(_LONGEST_LINE)
         except (OSError, pa.ArrowException) as error:
             what = f"cannot be unpacked further: {str(error).lower()}"
-            self.findings.error("truncated", what, place, remedy="fetch the file again")
-            return b""
+            return self._end("truncated", what, "fetch the file again")
         if len(raw) == _LONGEST_LINE:
-            self.findings.error("too-long", f"a line of {_LONGEST_LINE} bytes or more", place)
-            return b""
+            return self._end(
+                "too-long", f"a line of {_LONGEST_LINE} bytes or more", "check the file"
+            )
         return raw
+
+    def _end(self, kind: str, what: str, remedy: str) -> bytes:
+        self.findings.error(kind, what, Place(str(self.path), self.number + 1), remedy=remedy)
+        return b""
 
     def _decode(self, raw: bytes) -> str | None:
         if self.number == 1 and raw.startswith(_BOM):

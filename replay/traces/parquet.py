@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_parquet"]
 
-_ROWS = 1 << 18  # rows checked at once
+_ROWS = 1 << 17  # rows checked at once
 _EVENT_KEYS = ("job_id", *EVENT_COLUMNS)
 _NAMES = ["job_id", "ip", "event"]  # read as dictionaries: few words, many rows
 _UNKNOWN, _REFUSED = -1, -2  # numbers of jobs that are not there
@@ -178,7 +179,8 @@ class _Table:
         done = 0
         try:
             with _guarded(self.path):
-                for batch in _pooled(self.file.iter_batches(_ROWS, columns=list(self.keys))):
+                batches = self.file.iter_batches(_ROWS, columns=list(self.keys))
+                for batch in _ahead(_pooled(batches)):
                     lines = np.arange(done + 1, done + 1 + len(batch))
                     columns = {key: as_text(batch.column(key)) for key in self.keys}
                     yield self._decodable(_Batch(self.path, lines, columns))
@@ -245,6 +247,15 @@ class _Table:
             columns.column(i).path == key and columns.column(i).physical_type == "INT96"
             for i in range(len(columns))
         )
+
+
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches, the next one decoded on a thread while this one is worked on."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = thread.submit(next, batches, None)
+            yield batch
 
 
 def _pooled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ class Run:
 
     Attributes:
         piece: Columns of many jobs.
-        where: Which rows of it these are.
+        start: The first of them in the piece; the others follow it.
         at: Their nanoseconds since the job's start, int64[n].
         ip: Their nodes as codes into ``nodes``, int32[n].
         nodes: Every node of the piece.
@@ -37,7 +37,7 @@ class Run:
     """
 
     piece: pa.RecordBatch
-    where: NDArray[np.intp] | slice
+    start: int
     at: NDArray[np.int64]
     ip: NDArray[np.int32]
     nodes: Sequence[str]
@@ -99,6 +99,5 @@ class Tally:
     def _count(self, kind: str, column: str, mask: NDArray[np.bool_], run: Run) -> None:
         self._counts[kind] += int(np.count_nonzero(mask))
         if kind not in self._first:
-            row = int(np.argmax(mask))
-            row = row + run.where.start if isinstance(run.where, slice) else int(run.where[row])
+            row = run.start + int(np.argmax(mask))
             self._first[kind] = run.place(row), column, str(run.piece.column(column)[row])

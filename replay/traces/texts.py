@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NAMES", "Column", "as_names", "as_text", "misfit", "utf8_faults"]
+__all__ = ["NAMES", "Column", "as_list", "as_names", "as_text", "misfit", "utf8_faults"]
 
 Column = Any
 """An Arrow array; of what type is known only at run time, so the type checker is told nothing."""
@@ -71,6 +71,12 @@ def as_names(column: Column) -> Column:
     if not pa.types.is_dictionary(text.type):
         return text.dictionary_encode()
     return text.dictionary_decode().dictionary_encode() if text.dictionary.null_count else text
+
+
+def as_list(column: Column) -> list[str]:
+    """A column of text as strings; spelt out first, since Arrow lists dictionaries slowly."""
+    texts: list[str] = column.cast(pa.string()).to_pylist()
+    return texts
 
 
 def utf8_faults(text: Column) -> NDArray[np.bool_] | None:

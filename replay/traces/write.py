@@ -18,6 +18,7 @@ from replay.traces.columns import EVENT_COLUMNS
 from replay.traces.folders import EVENTS_FILE, META_FILE
 from replay.traces.locate import FORMS
 from replay.traces.names import folder_names
+from replay.traces.texts import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,7 +140,7 @@ def _events(trace: Trace) -> Iterator[tuple[TraceJob, dict[str, list[str]]]]:
     bounds = trace.bounds
     for i, job in enumerate(trace.jobs):
         rows: Any = trace.events.slice(bounds[i], bounds[i + 1] - bounds[i])
-        yield job, {column: rows.column(column).to_pylist() for column in EVENT_COLUMNS}
+        yield job, {column: as_list(rows.column(column)) for column in EVENT_COLUMNS}
 
 
 def _record(job: TraceJob) -> dict[str, Any]:
@@ -159,9 +160,21 @@ def _json(value: Any, indent: int | None = None) -> str:
 def _write_jsonl(trace: Trace, path: Path, packing: Literal["gzip", "zstd", ""]) -> None:
     with _output(path, packing) as out:
         for job, columns in _events(trace):
-            rows = zip(*columns.values(), strict=True)
-            events = [dict(zip(EVENT_COLUMNS, row, strict=True)) for row in rows]
-            out.write(_json({**_record(job), "events": events}).encode() + b"\n")
+            out.write(
+                f'{_json(_record(job))[:-1]}, "events": [{_events_json(columns)}]}}\n'.encode()
+            )
+
+
+def _events_json(columns: dict[str, list[str]]) -> str:
+    """Events as JSON, each name escaped once; the texts of times need no escape."""
+    ips, times, kinds = (columns[column] for column in EVENT_COLUMNS)
+    quoted = {text: _json(text) for text in {*ips, *kinds}}
+    return ", ".join(
+        [
+            f'{{"ip": {quoted[ip]}, "event_time": "{time}", "event": {quoted[kind]}}}'
+            for ip, time, kind in zip(ips, times, kinds, strict=True)
+        ]
+    )
 
 
 def _output(path: Path, packing: Literal["gzip", "zstd", ""]) -> Any:
@@ -184,9 +197,12 @@ def _write_folders(trace: Trace, folder: Path) -> None:
 
 
 def _csv(columns: dict[str, list[str]]) -> bytes:
-    quoted = {text: _quoted(text) for column in columns.values() for text in set(column)}
-    rows = zip(*columns.values(), strict=True)
-    lines = [",".join([quoted[field] for field in row]) for row in rows]
+    ips, times, kinds = (columns[column] for column in EVENT_COLUMNS)
+    quoted = {text: _quoted(text) for text in {*ips, *kinds}}
+    lines = [
+        f"{quoted[ip]},{time},{quoted[kind]}"
+        for ip, time, kind in zip(ips, times, kinds, strict=True)
+    ]
     return "\n".join([",".join(EVENT_COLUMNS), *lines, ""]).encode()
 
 

@@ -288,6 +288,16 @@ def test_rows_of_jobs_may_be_mixed_and_in_small_groups(tmp_path):
     assert open_trace(tables) == trace
 
 
+def test_very_many_jobs_may_be_mixed(tmp_path):
+    records = [{**JOB, "job_id": f"Job{i}"} for i in range(1, 1102)]
+    trace = open_trace(write_lines(tmp_path / "a.jsonl", records))
+    tables = write(trace, tmp_path / "tables", "parquet")
+    events = pq.read_table(tables / "events.parquet")
+    mixed = events.take([i * 2 + k for k in range(2) for i in reversed(range(1101))])
+    pq.write_table(mixed, tables / "events.parquet")
+    assert open_trace(tables) == trace
+
+
 def test_columns_stay_encoded_and_share_their_words(tmp_path):
     records = [{**JOB, "job_id": f"Job{i}"} for i in range(20)]
     trace = open_trace(write_lines(tmp_path / "a.jsonl", records))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import duckdb
-import polars
+import polars as pl
 import pytest
 
 from replay.traces import open as open_trace
@@ -67,8 +67,8 @@ def test_what_datasets_writes_is_read_again(trace, tables, tmp_path, load_datase
 
 def test_polars_and_duckdb(trace, tables):
     kinds = trace.events.column("event").to_pylist()
-    assert polars.read_parquet(tables / "events.parquet")["event"].to_list() == kinds
+    assert pl.read_parquet(tables / "events.parquet")["event"].to_list() == kinds
     rows = duckdb.sql(f"select event from read_parquet('{tables}/events.parquet')").fetchall()
     assert [row[0] for row in rows] == kinds
-    frame = polars.from_arrow(trace.events)
-    assert frame["ip"].cast(polars.String).to_list() == trace.events.column("ip").to_pylist()
+    frame = pl.from_arrow(trace.events)
+    assert frame["ip"].cast(pl.String).to_list() == trace.events.column("ip").to_pylist()

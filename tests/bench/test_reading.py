@@ -1,0 +1,146 @@
+"""What reading a trace costs, beside rows as objects and times parsed one by one.
+
+Run alone: ``python -m pytest tests/bench/test_reading.py --benchmark-only``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from replay.traces import FORMS, write
+from replay.traces import open as open_trace
+
+pytestmark = pytest.mark.bench
+
+JOBS, NODES, KINDS = 98, 76, 40
+ROUNDS = 7
+START = -6_689_447  # 1969-10-15 13:49:13
+TEXT = pa.string()
+
+
+def make_tables(folder, rows):
+    """A pair of tables of the shape of the published set, in few row groups."""
+    draw = np.random.default_rng(7)
+    folder.mkdir()
+    kinds = pa.array([f"event_kind_{i}" for i in range(KINDS)])
+    ids = sorted(f"Job{i}" for i in range(1, JOBS + 1))
+    records = []
+    schema = pa.schema([(name, TEXT) for name in ("job_id", "ip", "event_time", "event")])
+    with pq.ParquetWriter(folder / "events.parquet", schema) as out:
+        pieces = []
+        for i, job_id in enumerate(ids):
+            size = rows // JOBS
+            words = draw.integers(0, 1 << 16, (NODES, 8))
+            nodes = [":".join(f"{word:x}" for word in node) for node in words]
+            seconds = np.sort(draw.integers(0, 86_400, size)) + START
+            columns = [
+                pa.array([job_id] * size),
+                pa.array(nodes).take(pa.array(draw.integers(0, NODES, size))),
+                pa.array(seconds.astype("datetime64[s]")).cast(TEXT),
+                kinds.take(pa.array(draw.integers(0, KINDS, size))),
+            ]
+            pieces.append(pa.table(columns, schema=schema))
+            if i % 10 == 9 or i == JOBS - 1:
+                out.write_table(pa.concat_tables(pieces))
+                pieces = []
+            records.append(
+                {
+                    "job_id": job_id,
+                    "start_time": "1969-10-15 13:49:13",
+                    "end_time": "1969-10-16 13:49:13",
+                    "gpu_generation": "Hopper",
+                    "ip_status": json.dumps(dict.fromkeys(nodes, "normal")),
+                }
+            )
+    pq.write_table(pa.Table.from_pylist(records), folder / "jobs.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    return make_tables(tmp_path_factory.mktemp("bench") / "tables", 344_000)
+
+
+def read_rows(folder):
+    """The plainest way: every row an object, every time parsed alone; sorted as a replay is."""
+    jobs = pq.read_table(folder / "jobs.parquet").to_pylist()
+    starts = {job["job_id"]: datetime.fromisoformat(job["start_time"]) for job in jobs}
+    rows = pq.read_table(folder / "events.parquet").to_pylist()
+    at = [datetime.fromisoformat(row["event_time"]) - starts[row["job_id"]] for row in rows]
+    return [rows[i] for i in sorted(range(len(rows)), key=at.__getitem__)]
+
+
+def parse_rows(folder):
+    """Less than that: rows as objects and their times parsed, neither related nor sorted."""
+    rows = pq.read_table(folder / "events.parquet").to_pylist()
+    return [datetime.fromisoformat(row["event_time"]) for row in rows]
+
+
+def read_columns(folder):
+    """Ours, with every check, to the order a replay walks in."""
+    events = open_trace(folder).events
+    return np.argsort(events.column("at").to_numpy(), kind="stable")
+
+
+def seconds(call, *words):
+    begun = time.perf_counter()
+    call(*words)
+    return time.perf_counter() - begun
+
+
+def test_columns_beside_rows(tables, benchmark):
+    """In turns, and the best of each: what else the machine does slows them all alike."""
+    spent = {call: [] for call in (read_rows, parse_rows, read_columns)}
+    for _ in range(ROUNDS):
+        for call, times in spent.items():
+            times.append(seconds(call, tables))
+    order = benchmark.pedantic(read_columns, (tables,), rounds=ROUNDS)
+    best = {call.__name__: min(times) for call, times in spent.items()}
+    ratios = {name: round(time / best["read_columns"], 1) for name, time in best.items()}
+    benchmark.extra_info.update({f"{name}_s": round(time, 4) for name, time in best.items()})
+    benchmark.extra_info["times_faster"] = ratios
+    assert len(order) == 344_000 // JOBS * JOBS
+    assert ratios["read_rows"] >= 15
+
+
+SCRIPT = """
+import resource, sys
+from replay import traces
+trace = traces.open(sys.argv[1])
+print(trace.events.num_rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.parametrize("scattered", [False, True], ids=["by-job", "jobs-mixed"])
+def test_ten_million_rows_fit_in_a_gibibyte(tmp_path, benchmark, scattered):
+    folder = make_tables(tmp_path / "large", 10_000_000)
+    if scattered:
+        events = pq.read_table(folder / "events.parquet", read_dictionary=["job_id", "ip", "event"])
+        events = events.take(np.random.default_rng(7).permutation(events.num_rows))
+        pq.write_table(events, folder / "events.parquet", store_schema=False)
+        del events
+    command = [sys.executable, "-c", SCRIPT, str(folder)]
+
+    def read():
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+    rows, peak = (int(word) for word in benchmark.pedantic(read, rounds=1).split())
+    benchmark.extra_info["peak_mib"] = peak >> 20
+    assert rows == 10_000_000 // JOBS * JOBS
+    assert peak <= 1 << 30
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form(tables, benchmark, tmp_path, form):
+    path = tables if form == "parquet" else write(open_trace(tables), tmp_path / form, form)
+    trace = benchmark.pedantic(open_trace, (path,), rounds=2)
+    assert trace.events.num_rows == 344_000 // JOBS * JOBS
