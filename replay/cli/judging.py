@@ -137,17 +137,16 @@ def words(text: str) -> tuple[str, ...]:
 
 def references(detectors: Iterable[str]) -> list[str]:
     """Which of these names belong to reference detectors, as far as they are installed."""
-    from replay.errors import PluginError
-    from replay.plugins import DETECTORS, detector_class, installed
+    from replay.plugins import DETECTORS, installed
 
-    known = {point.name for point in installed(DETECTORS)}
+    points = {point.name: point for point in installed(DETECTORS)}
     found = []
     for name in detectors:
         plain = name.partition(":")[0]
         try:
-            baseline = plain in known and detector_class(plain).baseline
-        except PluginError:
-            baseline = False  # it cannot be loaded here; its verdicts can still be scored
+            baseline = plain in points and points[plain].load().baseline
+        except Exception:  # noqa: BLE001 - what cannot be loaded here can still be scored
+            baseline = False
         if baseline or plain in ALWAYS_REFERENCES:
             found.append(name)
     return found

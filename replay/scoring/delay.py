@@ -262,12 +262,12 @@ def _alerts_seen(sheet: Sheet, truth: Truth, blame: Blame) -> None:
     """How many alerts of the job had come by the time of each hit."""
     hit = truth.positive & blame.raised
     job, at_ns = truth.job[hit], blame.at_ns[hit]
-    moments = np.unique(np.concatenate((truth.alert_at_ns, at_ns)))
-    step = len(moments) + 1
-    alerts = truth.alert_job.astype(np.int64) * step + np.searchsorted(moments, truth.alert_at_ns)
-    asked = job.astype(np.int64) * step + np.searchsorted(moments, at_ns)
-    before = np.searchsorted(truth.alert_job, job)
-    seen = np.searchsorted(alerts, asked, side="right") - before
+    edges = np.searchsorted(truth.alert_job, np.arange(len(truth.jobs) + 1))
+    seen = np.zeros(len(job), np.int64)
+    for one in np.unique(job).tolist():
+        mine = job == one
+        alerts = truth.alert_at_ns[edges[one] : edges[one + 1]]
+        seen[mine] = np.searchsorted(alerts, at_ns[mine], side="right")
     jobs = len(truth.jobs)
     sheet.ratio(
         "job_alerts_seen_mean",

@@ -9,11 +9,12 @@ the job's end plus the grace.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from replay.scoring.truth import find
+from replay.scoring.words import coded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,11 +89,11 @@ def rows_by_detector(
     node, size = _node_codes(log, truth)
     key = job * (size + 1) + (node + 1)
     at_ns = log.time_ns - truth.start_ns[job]
-    seq = log.table.column("seq").to_numpy()
     raises = log.codes("action", {"retract": 0, "raise": 1}).astype(np.bool_)
     score = log.table.column("score").to_numpy()
 
-    order = _order(detector, key, at_ns, seq, raises, score)
+    seq = log.table.column("seq").to_numpy()
+    order = _order((detector, key, at_ns, seq), (raises, score))
     bounds = np.searchsorted(detector[order], np.arange(len(detectors) + 1))
     for number, name in enumerate(detectors):
         rows = order[bounds[number] : bounds[number + 1]]
@@ -116,29 +117,46 @@ def rows_by_detector(
 
 def _node_codes(log: VerdictLog, truth: Truth) -> tuple[NDArray[np.int64], int]:
     """Codes of nodes: the trace's, then phantoms; -1 for the whole job. And how many there are."""
-    codes = {name: number for number, name in enumerate(truth.nodes)}
-    for name in sorted(set(log.words("ip")) - codes.keys()):
-        codes[name] = len(codes)
-    return log.codes("ip", codes), len(codes)
+    codes, words = coded(log.table.column("ip"))
+    numbers = {name: number for number, name in enumerate(truth.nodes)}
+    for word in words:
+        numbers.setdefault(word, len(numbers))
+    return np.array([*(numbers[word] for word in words), -1], np.int64)[codes], len(numbers)
 
 
 def _order(
-    detector: NDArray[np.int64],
-    key: NDArray[np.int64],
-    at_ns: NDArray[np.int64],
-    seq: NDArray[np.int64],
-    raises: NDArray[np.bool_],
-    score: NDArray[np.float64],
+    keys: tuple[NDArray[np.int64], ...], ties: tuple[NDArray[Any], ...]
 ) -> NDArray[np.int64]:
     """Rows by (detector, unit, time, seq); equal ones by what they say, never by their place."""
-    order = np.lexsort((seq, at_ns, key, detector))
+    detector, unit, at_ns, seq = keys
+    in_order = bool((seq[1:] >= seq[:-1]).all())  # then a stable sort need not look at it
+    packed = _pack(detector, unit, at_ns)
+    if packed is None:
+        order = np.lexsort((seq, at_ns, unit, detector))
+    elif in_order:
+        order = np.argsort(packed, kind="stable")
+    else:
+        order = np.lexsort((seq, packed))
     same = np.ones(max(len(order) - 1, 0), np.bool_)
-    for column in (detector, key, at_ns, seq):
+    for column in keys:
         ordered = column[order]
         same &= ordered[1:] == ordered[:-1]
-    if same.any():
-        order = np.lexsort((score, raises, seq, at_ns, key, detector))
-    return order
+    return np.lexsort((*ties, seq, at_ns, unit, detector)) if same.any() else order
+
+
+def _pack(*columns: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Several columns as one of the same order; None where the numbers are too large for that."""
+    packed = np.zeros(len(columns[0]), np.int64)
+    size = 1
+    for column in columns if len(packed) else ():
+        low, high = int(column.min()), int(column.max())
+        step = int(np.gcd.reduce(column - low)) or 1  # whole seconds need no nanoseconds
+        span = (high - low) // step + 1
+        size *= span
+        if size >= 1 << 63:
+            return None
+        packed = packed * span + (column - low) // step
+    return packed
 
 
 def _runs(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -85,6 +85,26 @@ class Quantiles:
         return found
 
 
+class _Summed:
+    """Per-job parts of metrics as rows of one matrix, equal ones kept once.
+
+    Attributes:
+        matrix: float64[m, J].
+        rows: Metric → which rows its formula takes.
+    """
+
+    def __init__(self, parts: Mapping[str, Parts]) -> None:
+        number: dict[bytes, int] = {}
+        self.rows: dict[str, list[int]] = {}
+        for key, part in parts.items():
+            found = (values.astype(np.float64).tobytes() for values in part.per_job)
+            self.rows[key] = [number.setdefault(each, len(number)) for each in found]
+        self.matrix = np.frombuffer(b"".join(number)).reshape(len(number), -1 if number else 0)
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+
 @dataclass(frozen=True, slots=True)
 class Resampling:
     """A fixed sequence of resamples.
@@ -117,24 +137,18 @@ class Resampling:
         self, parts: Mapping[str, Parts], quantiles: Sequence[Quantiles] = ()
     ) -> dict[str, NDArray[np.float64]]:
         """Every metric under every resample, float64[times] each; NaN where undefined."""
-        columns = {id(values): values for part in parts.values() for values in part.per_job}
-        place = {key: number for number, key in enumerate(columns)}
-        shape = (len(columns), len(self.cluster))
-        matrix = np.array(list(columns.values()), np.float64).reshape(shape).T
-        sums = [np.empty((0, len(columns)))]
+        summed = _Summed(parts)
+        sums = [np.empty((len(summed), 0))]
         ranks: dict[str, list[NDArray[np.float64]]] = {
             key: [np.empty(0)] for each in quantiles for key in each.keys
         }
         for weights in self.weights():
-            sums.append(weights.astype(np.float64) @ matrix)
+            sums.append(summed.matrix @ weights.T.astype(np.float64))
             for each in quantiles:
                 for key, values in each.of(weights).items():
                     ranks[key].append(values)
-        table = np.concatenate(sums)
-        found = {
-            key: part.formula(*(table[:, place[id(values)]] for values in part.per_job))
-            for key, part in parts.items()
-        }
+        table = np.concatenate(sums, axis=1)
+        found = {key: part.formula(*table[summed.rows[key]]) for key, part in parts.items()}
         return found | {key: np.concatenate(pieces) for key, pieces in ranks.items()}
 
     def intervals(

@@ -285,8 +285,9 @@ def data_hash(trace: Trace) -> str:
     bounds = trace.bounds
     for number in natural_order(trace):
         job = trace.jobs[number]
-        head = [job.id, job.start_time, job.end_time, job.gpu_generation]
-        digest.update(json.dumps([head, sorted(job.ip_status.items())]).encode())
+        head = (job.id, job.start_time, job.end_time, job.gpu_generation)
+        labels = (word for pair in sorted(job.ip_status.items()) for word in pair)
+        _add(digest, (*head, *labels))
         rows = slice(bounds[number], bounds[number + 1])
         order = np.argsort(at[rows], kind="stable")
         digest.update(at[rows][order].astype("<i8").tobytes())
@@ -294,9 +295,15 @@ def data_hash(trace: Trace) -> str:
             used, local = np.unique(codes[rows], return_inverse=True)
             names = [vocabulary[code] for code in used.tolist()]
             rank = np.argsort(np.argsort(names)) if names else used
-            digest.update(json.dumps(sorted(names)).encode())
+            _add(digest, sorted(names))
             digest.update(rank[local][order].astype("<i8").tobytes())
     return digest.hexdigest()
+
+
+def _add(digest: hashlib._Hash, words: Sequence[str]) -> None:
+    """Hash words so that no other words give the same: a trace holds no NUL."""
+    text = "\0".join((str(len(words)), *words, ""))
+    digest.update(text.encode())
 
 
 def onsets_beside(path: str | Path) -> Onsets | None:

@@ -207,8 +207,8 @@ MUTANTS = [
     (
         "alerts of the instant were not seen",
         "delay",
-        'np.searchsorted(alerts, asked, side="right")',
-        'np.searchsorted(alerts, asked, side="left")',
+        'np.searchsorted(alerts, at_ns[mine], side="right")',
+        'np.searchsorted(alerts, at_ns[mine], side="left")',
     ),
     (
         "job_alert is the node's own",
