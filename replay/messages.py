@@ -36,7 +36,7 @@ class JobStarted:
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # nobody changes one; to freeze it would double what a replay costs
 class AlertSlice:
     """All alerts of one job at one instant, or a piece of them.
 
