@@ -48,8 +48,14 @@ MUTANTS = [
     (
         "seq does not break ties",
         "intervals",
-        "order = np.lexsort((seq, at_ns, key, detector))",
-        "order = np.lexsort((-seq, at_ns, key, detector))",
+        "order = np.lexsort((seq, packed))",
+        'order = np.argsort(packed, kind="stable")',
+    ),
+    (
+        "packed keys overlap",
+        "intervals",
+        "packed = packed * span + (column - low) // step",
+        "packed = packed * (span - 1) + (column - low) // step",
     ),
     (
         "a revision moves the time",

@@ -291,6 +291,12 @@ def test_equal_times_go_by_seq(bench):
     assert bench.one(TWO, retracted, kind="final")["tp"] == 1
 
 
+def test_the_last_of_one_node_and_the_first_of_the_next_stay_apart(bench):
+    said = [bench.say("b", 0), bench.say("a", 0), bench.say("a", 600, action="retract")]
+    found = bench.one(TWO, said)
+    assert (found["raises"], found["retractions"], found["orphan_retractions"]) == (2, 1, 0)
+
+
 def test_raise_and_retract_in_one_instant_was_still_a_raise(bench):
     said = [bench.say("b", 10), bench.say("b", 10, action="retract")]
     assert bench.one(TWO, said)["tp"] == 1
