@@ -86,9 +86,11 @@ def _read_events(table: _Table, builder: TraceBuilder) -> None:
         words: list[str] = names.dictionary.to_pylist()
         codes = names.indices.fill_null(len(words)) if names.null_count else names.indices
         job = _job_numbers(words, builder)[codes.to_numpy()]
-        _report_jobless(batch, names, job, builder.findings)
-        known = batch.without(job < 0)
-        builder.add_events(Rows(job[job >= 0], known.columns, known.place))
+        if len(job) and job.min() < 0:
+            _report_jobless(batch, names, job, builder.findings)
+            batch.leave_out(job < 0)
+            job = job[job >= 0]
+        builder.add_events(Rows(job, batch.columns, batch.place))
 
 
 def _job_numbers(words: list[str], builder: TraceBuilder) -> NDArray[np.int32]:
@@ -117,31 +119,36 @@ def _report_jobless(
         findings.warn("refused-job", what, place(int(refused[0])), "job_id", value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Batch:
     """Some rows of a file.
 
     Attributes:
         path: The file.
-        lines: Where each row stands in it, from 1.
+        before: How many rows of it come before these.
         columns: Key → text; may hold nulls.
+        kept: Which rows of the batch are left; None when all are.
     """
 
     path: str
-    lines: NDArray[np.int64]
+    before: int
     columns: dict[str, Column]
+    kept: NDArray[np.intp] | None = None
 
     def place(self, row: int) -> Place:
-        """Where a row stands."""
-        return Place(self.path, int(self.lines[row]))
+        """Where a row stands; rows of a table are counted from 1."""
+        number = row if self.kept is None else int(self.kept[row])
+        return Place(self.path, self.before + number + 1)
 
-    def without(self, mask: NDArray[np.bool_]) -> _Batch:
-        """The rows that are not masked."""
+    def leave_out(self, mask: NDArray[np.bool_]) -> None:
+        """Leave out the rows that are masked."""
         if not mask.any():
-            return self
+            return
         rows = pa.array(~mask)
-        columns = {key: _words_in_use(column.filter(rows)) for key, column in self.columns.items()}
-        return _Batch(self.path, self.lines[~mask], columns)
+        self.columns = {
+            key: _words_in_use(column.filter(rows)) for key, column in self.columns.items()
+        }
+        self.kept = np.flatnonzero(~mask) if self.kept is None else self.kept[~mask]
 
 
 def _words_in_use(column: Column) -> Column:
@@ -181,22 +188,22 @@ class _Table:
             with _guarded(self.path):
                 batches = self.file.iter_batches(_ROWS, columns=list(self.keys))
                 for batch in _ahead(_pooled(batches)):
-                    lines = np.arange(done + 1, done + 1 + len(batch))
                     columns = {key: as_text(batch.column(key)) for key in self.keys}
-                    yield self._decodable(_Batch(self.path, lines, columns))
+                    yield self._decodable(_Batch(self.path, done, columns))
                     done += len(batch)
         except TraceError as error:
             self.findings.caught(error)
 
     def _decodable(self, batch: _Batch) -> _Batch:
         """The rows whose names are UTF-8; the others are reported. Times are parsed anyway."""
-        bad = np.zeros(len(batch.lines), bool)
+        bad = np.zeros(0, bool)
         for key, column in batch.columns.items():
             faults = None if key == "event_time" else utf8_faults(column)
             if faults is not None:
                 self.findings.of_rows("error", "not-text", faults, batch.place, key, _not_utf8)
-                bad |= faults
-        return batch.without(bad)
+                bad = bad | faults if len(bad) else faults
+        batch.leave_out(bad)
+        return batch
 
     def _keys(self) -> tuple[str, ...]:
         names = set(self.schema.names)

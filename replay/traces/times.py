@@ -148,6 +148,7 @@ def _moment(text: str) -> int | None:
 
 def _may_be_cast(texts: Column) -> bool:
     """Whether all are as long as a whole time: Arrow's cast also takes a bare date or HH:MM."""
-    lengths: Column = pc.binary_length(texts)
-    shortest, longest = pc.min(lengths).as_py(), pc.max(lengths).as_py()
-    return shortest is not None and longest is not None and shortest >= 19 and longest <= 29
+    each: Column = pc.binary_length(texts)
+    lengths: Column = pc.min_max(each)
+    shortest, longest = lengths["min"].as_py(), lengths["max"].as_py()
+    return shortest is not None and shortest >= 19 and longest <= 29
