@@ -331,23 +331,31 @@ class _Coder:
         self._names = names
         self._code = {name: code for code, name in enumerate(names)}
         self._first = np.zeros(len(names), np.int64)
-        self._local = np.zeros(len(names), np.int32)
+        self._local = np.full(len(names), -1, np.int32)  # all -1 again after each job
 
     def encode(
         self, codes: NDArray[np.int32], listed: Sequence[str], out: NDArray[np.int32]
     ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
         """Fill ``out``; give the names in code order and the rows that brought an unlisted one."""
+        local = self._local
+        code_of = self._code
+        places = {code_of[name]: place for place, name in enumerate(listed) if name in code_of}
+        known = np.fromiter(places, np.int64, len(places))
+        local[known] = np.fromiter(places.values(), np.int32, len(places))
+        np.take(local, codes, out=out)
+        rest = np.flatnonzero(out < 0)
+        rows = rest[self._first_rows(codes[rest])]
+        new = codes[rows]
+        local[new] = np.arange(len(listed), len(listed) + len(new))
+        out[rest] = local[codes[rest]]
+        local[known] = local[new] = -1
+        return (*listed, *(self._names[code] for code in new.tolist())), rows
+
+    def _first_rows(self, codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Where each code stands for the first time."""
         rows = np.arange(len(codes))
-        self._first[codes[::-1]] = rows[::-1]  # of equal codes the last assignment stays: row 0 up
-        new = np.flatnonzero(self._first[codes] == rows)
-        known = {self._code[name]: place for place, name in enumerate(listed) if name in self._code}
-        fresh = np.array([int(codes[row]) not in known for row in new], bool)
-        new = new[fresh] if len(new) else new
-        for code, place in known.items():
-            self._local[code] = place
-        self._local[codes[new]] = np.arange(len(listed), len(listed) + len(new))
-        out[:] = self._local[codes]
-        return (*listed, *(self._names[code] for code in codes[new])), new
+        self._first[codes[::-1]] = rows[::-1]  # what is assigned last stays, which is row 0 up
+        return np.flatnonzero(self._first[codes] == rows)
 
 
 def _slice_starts(rows: Rows) -> tuple[NDArray[np.int64], int]:
