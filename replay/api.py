@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Alert", "AlertBatch", "Detector", "Job", "Verdict"]
+__all__ = ["Alert", "AlertBatch", "Detector", "Job", "Learner", "Lesson", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +194,48 @@ class Detector(ABC):
     def finish(self) -> Iterable[Verdict]:
         """The job is over; last words."""
         return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A job that is over, with the answer: what :meth:`Learner.fit` learns from.
+
+    It goes to a class and never to a detector at work.
+
+    Attributes:
+        job: The job.
+        batches: Its alerts, in order.
+        end: Trace seconds since the job's start at which it ended.
+        labels: Node → whether it was faulty. Nodes of unknown state are left out.
+        group: Jobs of one group share nodes, so they belong on one side of any split.
+    """
+
+    job: Job
+    batches: Sequence[AlertBatch]
+    end: float
+    labels: Mapping[str, bool]
+    group: str = ""
+
+
+class Learner(Detector):
+    """A detector that is fitted on other jobs before it watches one.
+
+    Subclasses have an option ``model``: the path of a JSON file that holds what :meth:`fit` gave,
+    or that very document.
+    """
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, lessons: Sequence[Lesson]) -> dict[str, Any]:
+        """Learn from jobs whose answer is known.
+
+        Args:
+            lessons: The jobs. Equal lessons in equal order give equal models.
+
+        Returns:
+            The model, as a JSON document.
+
+        Raises:
+            ValueError: There is too little to learn from.
+            ModuleNotFoundError: Fitting needs a package that is not installed.
+        """

@@ -1,0 +1,234 @@
+"""What the detectors here remember of a stream, and for how long.
+
+Two facts about real alert streams shape it. Most rows are repeats: one node has shouted the same
+kind a hundred thousand times. And what most of the fleet says at once is about the fleet, not
+about a node. So the detectors look at *onsets*: the first time that a node raises a kind after
+a while without it, provided that the rest of the fleet does not raise it too.
+
+Memory is bounded by nodes times kinds, however long a job runs.
+
+Source: the deduplication window and the fleet-wide suppression of fleet health monitors; "all
+copies are abnormal, so it is not this one" in operator-level and log-level diagnosis.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator
+
+    from replay.api import Alert, Job
+
+__all__ = ["Fleet", "Lately", "Onset", "Onsets", "Storm"]
+
+
+class Lately:
+    """Which nodes did something within the last ``window`` seconds; each counts once.
+
+    Args:
+        window: Seconds after which a node is forgotten; an age of exactly ``window`` still counts.
+
+    Examples:
+        >>> lately = Lately(10)
+        >>> [lately.add(node, at) for at, node in [(0.0, "a"), (5.0, "b"), (8.0, "a"), (16.0, "c")]]
+        [True, True, False, True]
+        >>> list(lately)
+        ['a', 'c']
+
+    """
+
+    __slots__ = ("_newest", "_window")
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._newest: OrderedDict[str, float] = OrderedDict()  # oldest first
+
+    def add(self, node: str, at: float) -> bool:
+        """The node did it at ``at``, which never goes back; say whether it had not done it lately."""
+        newest, before = self._newest, at - self._window
+        last = newest.get(node)
+        newest[node] = at
+        newest.move_to_end(node)
+        while newest[next(iter(newest))] < before:
+            newest.popitem(last=False)
+        return last is None or last < before
+
+    def forget(self, now: float) -> None:
+        """Drop the nodes that did it more than ``window`` seconds before ``now``."""
+        newest, before = self._newest, now - self._window
+        while newest and newest[next(iter(newest))] < before:
+            newest.popitem(last=False)
+
+    def items(self) -> Iterable[tuple[str, float]]:
+        """Nodes and when each last did it, oldest first."""
+        return self._newest.items()
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._newest
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._newest)
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+
+class Fleet:
+    """Who lately raised what, and which kinds are fleet-wide.
+
+    Args:
+        job: The job being watched. Nodes outside it are not counted, unless it lists none.
+        window: Seconds for which an alert is remembered.
+        share: Share of the job's nodes, above 0 to 1, that makes a kind fleet-wide when they raise
+            it within ``window``; never fewer than two nodes.
+
+    Examples:
+        >>> from replay.api import Job
+        >>> fleet = Fleet(Job("Job1", ("a", "b", "c", "d")), window=10, share=0.5)
+        >>> [fleet.add(node, "nccl", at) for node, at in [("a", 0.0), ("a", 5.0), ("b", 5.0)]]
+        [True, False, True]
+        >>> fleet.wide("nccl")
+        True
+
+    """
+
+    def __init__(self, job: Job, *, window: float, share: float) -> None:
+        if not window > 0:
+            raise ValueError(f"window must be positive, not {window}")
+        if not 0 < share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, not {share}")
+        self._window = window
+        self._crowd = max(2.0, share * len(job.nodes))
+        self._members = frozenset(job.nodes)
+        self._nodes: dict[str, Lately] = {}
+
+    def add(self, node: str, kind: str, at: float) -> bool:
+        """Take in one alert; say whether it is an onset."""
+        if self._members and node not in self._members:
+            return False
+        nodes = self._nodes.get(kind)
+        if nodes is None:
+            nodes = self._nodes[kind] = Lately(self._window)
+        return nodes.add(node, at)
+
+    def wide(self, kind: str) -> bool:
+        """Whether the kind was fleet-wide at its newest alert."""
+        return len(self._nodes.get(kind, ())) >= self._crowd
+
+    def others(self, node: str, kind: str, at: float, within: float) -> int:
+        """How many other nodes last raised the kind within so many seconds of ``at``."""
+        nodes = self._nodes.get(kind)
+        if nodes is None:
+            return 0
+        return sum(other != node and abs(newest - at) <= within for other, newest in nodes.items())
+
+
+class Onset(NamedTuple):
+    """A node begins to raise a kind of alert."""
+
+    at: float
+    node: str
+    kind: str
+    seq: int
+
+
+class Onsets:
+    """The onsets that are a node's own, each known ``settle`` seconds late.
+
+    The delay lets the rest of the fleet speak up: an onset counts only if its kind is not
+    fleet-wide when the delay is over.
+
+    Args:
+        job: The job being watched.
+        window: See :class:`Fleet`.
+        share: See :class:`Fleet`.
+        settle: Seconds from an onset to its judgement. With 0 it falls at the end of the instant.
+        kinds: The only kinds whose onsets are given; None for all.
+
+    Attributes:
+        fleet: Who lately raised what.
+        due: When the next onset is settled; None if none waits.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        window: float = 180.0,
+        share: float = 0.1,
+        settle: float = 10.0,
+        kinds: Container[str] | None = None,
+    ) -> None:
+        if settle < 0:
+            raise ValueError(f"settle must not be negative, not {settle}")
+        self.fleet = Fleet(job, window=window, share=share)
+        self.due: float | None = None
+        self._settle = settle
+        self._kinds = kinds
+        self._waiting: deque[Onset] = deque()
+
+    def add(self, alert: Alert) -> bool:
+        """Take in one alert; say whether it is an onset, the fleet's or its node's own."""
+        _, seq, at, node, kind = alert
+        if not self.fleet.add(node, kind, at):
+            return False
+        if self._kinds is not None and kind not in self._kinds:
+            return True
+        self._waiting.append(Onset(at, node, kind, seq))
+        if self.due is None:
+            self.due = at + self._settle
+        return True
+
+    def settled(self, now: float) -> list[Onset]:
+        """Give the onsets that are due, oldest first, less those that the fleet shares."""
+        ready = []
+        while self._waiting and self._waiting[0].at + self._settle <= now:
+            onset = self._waiting.popleft()
+            if not self.fleet.wide(onset.kind):
+                ready.append(onset)
+        self.due = self._waiting[0].at + self._settle if self._waiting else None
+        return ready
+
+
+class Storm:
+    """Whether much of the fleet has begun to complain, of whatever it may be.
+
+    A storm says that the job is in trouble; who is to blame is found in what came just before it
+    and in who is missing from it.
+
+    Args:
+        job: The job being watched.
+        window: Seconds within which nodes must begin to complain.
+        share: Share of the job's nodes that makes a storm; never fewer than three nodes.
+        calm: Seconds without a storm after which the next one is another.
+
+    Attributes:
+        start: When the newest storm began; None before the first.
+        newest: When it was last seen; minus infinity before the first.
+    """
+
+    def __init__(
+        self, job: Job, *, window: float = 30.0, share: float = 0.15, calm: float = 120.0
+    ) -> None:
+        self.start: float | None = None
+        self.newest = float("-inf")
+        self._active = Lately(window)
+        self._crowd = max(3.0, share * len(job.nodes))
+        self._calm = calm
+
+    def add(self, node: str, at: float) -> bool:
+        """Take in an onset; say whether a storm begins with it."""
+        self._active.add(node, at)
+        if len(self._active) < self._crowd:
+            return False
+        begins = at - self.newest > self._calm
+        self.newest = at
+        if begins:
+            self.start = at
+        return begins
+
+    def on(self, at: float) -> bool:
+        """Whether a storm was on at ``at``, or had been shortly before."""
+        return self.start is not None and self.start <= at <= self.newest + self._calm
