@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import replay
-from replay.errors import ReplayError
+from replay.errors import PluginError, ReplayError
 
 __all__ = ["VERBS", "cli", "run_verb"]
 
@@ -31,30 +31,42 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "detectors": ("detectors", "detectors", "List, show or start detectors."),
 }
 
+COMMANDS = "alert_replay.commands"
+"""Entry-point group of verbs that plug-ins add: name → click command."""
+
+OURS = {"detectors.rules.commands:rules": "Put Prometheus alerting rules on trial."}
+"""Commands that come along but enter by that door → one line of help."""
+
 
 class Verbs(click.Group):
     """A group whose commands are imported only when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Names of the verbs, in the order they are used in."""
-        return list(VERBS)
+        """Names of the verbs, in the order they are used in; those of plug-ins follow."""
+        return [*VERBS, *_plugged()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import one verb; None where there is none, and click suggests its neighbours."""
-        if cmd_name not in VERBS:
+        """Import one verb, ours or a plug-in's; None where there is none."""
+        if cmd_name in VERBS:
+            module, attribute, _ = VERBS[cmd_name]
+            command = getattr(importlib.import_module(f"replay.cli.{module}"), attribute)
+        elif cmd_name in _plugged():
+            from replay.plugins import load
+
+            command = load(COMMANDS, cmd_name, "verb")
+        else:
             return None
-        module, attribute, _ = VERBS[cmd_name]
-        command = getattr(importlib.import_module(f"replay.cli.{module}"), attribute)
-        if not isinstance(command, click.Command):  # a mistake of ours, found by any test
-            raise TypeError(f"replay.cli.{module}.{attribute} is not a command")
+        if not isinstance(command, click.Command):
+            raise PluginError(f"The verb {cmd_name!r} is no click command.")
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does it, with a suggestion for a word that is nearly a verb."""
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], VERBS, n=1)
+        verbs = self.list_commands(ctx)
+        if args and args[0] not in verbs and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], verbs, n=1)
             ctx.fail(
                 f"There is no verb {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else "")
             )
@@ -63,7 +75,21 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the verbs from the table, so that help imports nothing."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in VERBS.items()])
+            ours = [(name, line) for name, (_, _, line) in VERBS.items()]
+            formatter.write_dl([*ours, *_plugged().items()])
+
+
+def _plugged() -> dict[str, str]:
+    """Verbs of plug-ins → where they come from; none is imported."""
+    from importlib.metadata import entry_points
+
+    return {
+        point.name: OURS.get(
+            point.value, f"A plug-in of {point.dist.name if point.dist else point.module}."
+        )
+        for point in sorted(entry_points(group=COMMANDS), key=lambda point: point.name)
+        if point.name not in VERBS
+    }
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
