@@ -7,6 +7,7 @@ import json
 import time
 
 import pytest
+from kafka_jobs import raw
 
 from replay.engine import Playback, Player
 from replay.errors import TransportError
@@ -85,20 +86,6 @@ def test_by_url(broker, client_name, topic):
         while len(received) < len(messages):
             received += source.poll(1.0)
     assert plain(received) == plain(messages)
-
-
-def raw(settings):
-    """Every record of a topic, as it lies there."""
-    kafka = client(settings)
-    partitions = kafka.topics(settings)[settings.topic]
-    reader = kafka.reader(settings, range(partitions))
-    records, idle = [], 0
-    while idle < 4:
-        some = reader.poll(0.25, 1000)
-        records += some
-        idle = 0 if some else idle + 1
-    reader.close()
-    return records
 
 
 def test_event_times_of_1969_stay_in_the_value(settings):

@@ -6,10 +6,9 @@ import contextlib
 import dataclasses
 import itertools
 import threading
-import time
 
 import pytest
-from kafka_jobs import SPECS, Crew, alone, interleaved, jobs_of, said
+from kafka_jobs import SPECS, Crew, alone, interleaved, jobs_of, raw, said, wait_for
 
 from replay.api import Detector, Verdict
 from replay.errors import TransportError
@@ -110,13 +109,6 @@ def test_partitions_change_hands_and_nothing_is_lost(quick, target):
     assert all(not work.dead_letters for work in works)
 
 
-def wait_for(condition, seconds=40.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
-
-
 def test_a_poison_record_goes_to_the_dead_letters(quick, target):
     jobs = jobs_of(2, 30)
     messages = interleaved(jobs)
@@ -143,18 +135,6 @@ def job_of(message):
     if isinstance(message, JobStarted):
         return message.job.id
     return message.batch.job if isinstance(message, AlertSlice) else message.job
-
-
-def raw(settings):
-    kafka = client(settings)
-    reader = kafka.reader(settings, range(kafka.topics(settings)[settings.topic]))
-    records, idle = [], 0
-    while idle < 4:
-        some = reader.poll(0.25, 1000)
-        records += some
-        idle = 0 if some else idle + 1
-    reader.close()
-    return records
 
 
 def test_poison_can_be_skipped_or_fail(quick, target):

@@ -90,6 +90,31 @@ def alone(jobs, specs=SPECS):
     return said(verdicts)
 
 
+def wait_for(condition, seconds=40.0):
+    """Until it comes about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.05)
+
+
+def raw(settings):
+    """Every record of a topic, as it lies there."""
+    kafka = client(settings)
+    partitions = range(kafka.topics(settings)[settings.topic])
+    reader = kafka.reader(settings, partitions)
+    records, deadline = [], time.monotonic() + 30
+    while any(reader.end(p) is None or _next(records, p) < reader.end(p) for p in partitions):
+        records += reader.poll(0.1, 5000)
+        assert time.monotonic() < deadline
+    reader.close()
+    return records
+
+
+def _next(records, partition):
+    return max((r.offset + 1 for r in records if r.partition == partition), default=0)
+
+
 class Crew:
     """Workers on threads of this process."""
 

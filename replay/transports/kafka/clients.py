@@ -86,7 +86,7 @@ class Producer(Protocol):
         """
 
     def offset(self, delivery: Delivery) -> int:
-        """Where a done record was written.
+        """Where a done record was written; negative where the broker, asked twice, does not say.
 
         Raises:
             LostError: It was not, and this producer will not do it.

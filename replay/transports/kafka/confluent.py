@@ -187,7 +187,8 @@ class _Delivery:
     def told(self, error: ck.KafkaError | None, message: ck.Message) -> None:
         self.error = error
         if error is None:
-            self.offset = message.offset() or 0
+            offset = message.offset()
+            self.offset = -1 if offset is None else offset
         self.is_done = True
 
 

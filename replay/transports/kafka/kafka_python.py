@@ -7,10 +7,12 @@ connect only in its log, and a rebalance listener runs on another thread and mus
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import re
 import ssl
+import threading
 import time
 import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -26,6 +28,7 @@ from kafka import errors as refusals
 from kafka.coordinator.assignors.cooperative_sticky import (  # type: ignore[import-untyped]  # it has no types
     CooperativeStickyAssignor,
 )
+from kafka.net.compat import KafkaNetClient  # type: ignore[import-untyped]  # it has no types
 from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]  # it has no types
 
 from replay.errors import TransportError
@@ -45,7 +48,8 @@ T = TypeVar("T")
 BATCH_BYTES = 256 * 1024
 FOREVER_MS = 2**31 - 1  # a record that expires before a later one is sent would change the order
 FETCH_WAIT_MS = 50  # some brokers sleep on a waiting fetch even when data is there
-_TRY_S = 2.0  # one attempt to connect; its log is read before the next
+_GRACE_S = 1.0
+_TRY_S = 2.0  # the first attempt to connect; its log is read before the next
 
 _NEVER = (
     refusals.AuthorizationError,
@@ -87,6 +91,11 @@ def _options(settings: Settings) -> dict[str, Any]:
     }
 
 
+def _words(error: BaseException) -> str:
+    """An error of the library without its number, and without the text it may lack."""
+    return re.sub(r"^\[Error -?\d+\] ", "", str(error)).removesuffix(": None")
+
+
 class _Ear(logging.Handler):
     """Listens to why the client cannot connect: it says so nowhere else."""
 
@@ -124,21 +133,48 @@ def _connect(settings: Settings, make: Callable[..., T], **options: Any) -> T:
     if not any(isinstance(h, logging.NullHandler) for h in logging.getLogger("kafka").handlers):
         logging.getLogger("kafka").addHandler(logging.NullHandler())  # stderr is ours
     deadline = time.monotonic() + settings.wait
+    patience = _TRY_S
     with _Ear() as ear:
         while True:
             left = max(deadline - time.monotonic(), 0.1)
             try:
-                return make(
-                    **_options(settings),
-                    bootstrap_timeout_ms=int(min(left, _TRY_S) * 1000),
-                    **options,
-                )
+                return _make(make, min(left, patience), **_options(settings), **options)
             except refusals.KafkaTimeoutError as error:
-                cause = ear.cause or str(error)
+                patience *= 2  # a slow broker gets its time, an early word of refusal is heard
+                cause = ear.cause or _words(error)
                 if ear.is_final or time.monotonic() >= deadline:
                     raise unreachable(settings, cause, waited=not ear.is_final) from error
             except (refusals.KafkaError, ssl.SSLError, OSError, ValueError, RuntimeError) as error:
-                raise unreachable(settings, str(error), waited=False) from error
+                raise unreachable(settings, _words(error), waited=False) from error
+
+
+def _make(make: Callable[..., T], timeout: float, **options: Any) -> T:
+    """Build a client object, which fails in time: a handshake that is not answered has no end.
+
+    One that fails on the way leaves its connections open; they are closed here.
+    """
+    begun: list[KafkaNetClient] = []
+
+    def net_client(**configs: Any) -> KafkaNetClient:
+        begun.append(KafkaNetClient(**configs))
+        return begun[-1]
+
+    def close() -> None:
+        for net in begun:
+            net.close()
+
+    watchdog = threading.Timer(timeout + _GRACE_S, close)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        return make(kafka_client=net_client, bootstrap_timeout_ms=int(timeout * 1000), **options)
+    except BaseException as error:
+        if watchdog.finished.is_set():
+            raise refusals.KafkaTimeoutError("the handshake was not answered") from error
+        close()
+        raise
+    finally:
+        watchdog.cancel()
 
 
 class KafkaPython:
@@ -152,7 +188,7 @@ class KafkaPython:
         try:
             described = admin.describe_topics()
         except refusals.KafkaError as error:
-            raise unreachable(settings, str(error)) from error
+            raise unreachable(settings, _words(error)) from error
         finally:
             admin.close()
         return {topic["name"]: len(topic["partitions"]) for topic in described}
@@ -167,7 +203,7 @@ class KafkaPython:
             pass
         except refusals.KafkaError as error:
             raise TransportError(
-                f"Topic {settings.topic!r} at {settings.servers} cannot be made: {error}."
+                f"Topic {settings.topic!r} at {settings.servers} cannot be made: {_words(error)}."
             ) from error
         finally:
             admin.close()
@@ -254,15 +290,19 @@ class _Producer:
         time.sleep(timeout)  # it works on a thread of its own
 
     def close(self, timeout: float) -> None:
-        self._made.close(timeout)
+        try:
+            self._made.close(timeout)
+        except refusals.KafkaError:  # it gives up before it has let go
+            self._made._sender.force_close()  # noqa: SLF001 - there is no other way
+            self._made._closed = True  # noqa: SLF001 - or it tries once more when it is collected
 
     def _failed(self, error: BaseException) -> LostError | TransportError:
         if isinstance(error, _NEVER):
             return TransportError(
                 f"Kafka at {self._settings.servers} does not take a record"
-                f" for topic {self._settings.topic!r}: {error}."
+                f" for topic {self._settings.topic!r}: {_words(error)}."
             )
-        return LostError(str(error))
+        return LostError(_words(error))
 
 
 class _Consumer:
@@ -276,7 +316,7 @@ class _Consumer:
         except refusals.KafkaError as error:
             raise TransportError(
                 f"Topic {self._settings.topic!r} at {self._settings.servers}"
-                f" cannot be read: {error}."
+                f" cannot be read: {_words(error)}."
             ) from error
         return [
             Received(r.partition, r.offset, r.key, r.value, r.timestamp / 1000)
@@ -295,7 +335,8 @@ class _Consumer:
         raise NotImplementedError("a reader without a group has nowhere to commit to")
 
     def close(self) -> None:
-        self._made.close(autocommit=False, timeout_ms=5000)
+        with contextlib.suppress(refusals.KafkaError):  # it could not say goodbye
+            self._made.close(autocommit=False, timeout_ms=5000)
 
 
 class _Member(_Consumer, ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
@@ -334,7 +375,7 @@ class _Member(_Consumer, ConsumerRebalanceListener):  # type: ignore[misc]  # it
                 for partition in sorted(partitions & owned)
             }
         except refusals.KafkaError as error:
-            raise unreachable(self._settings, str(error)) from error
+            raise unreachable(self._settings, _words(error)) from error
         for partition, offset in self._owner.gained(marks).items():
             if TopicPartition(topic, partition) in self._made.assignment():
                 self._made.seek(TopicPartition(topic, partition), offset)

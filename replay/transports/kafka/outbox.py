@@ -141,9 +141,10 @@ class _Written:
         self.jobs: dict[str, tuple[int, float]] = {}
 
     def acked(self, sent: _Sent, offset: int, wall: float) -> None:
-        self.end = offset + 1
+        # after a repeat the broker may not say where the record is, or say it wrongly
+        self.end = max(self.end + 1, offset + 1)
         if not self.steps or wall - self.steps[-1][1] >= OUTAGE_S:
-            self.steps.append((offset, wall))
+            self.steps.append((self.end - 1, wall))
         if sent.seq >= 0:
             self.jobs[sent.job] = (sent.seq, sent.at)
 
@@ -203,6 +204,7 @@ class Outbox:
         self._places: dict[str, tuple[bytes, int]] = {}
         self._pending: deque[_Sent] = deque()
         self._written: dict[int, _Written] = {}
+        self._unsure: set[int] = set()  # partitions that may have been forgotten
         self._report = Sending()
         self._outage: Outage | None = None
         self._progress = self._asked = mono()
@@ -370,9 +372,11 @@ class Outbox:
         written = self._written.get(sent.partition)
         if written is None:
             written = self._written[sent.partition] = _Written()
-        if offset < written.end:
-            self._forgotten(sent.partition, written, offset)
-            written = self._written[sent.partition] = _Written()
+        if sent.partition in self._unsure:
+            self._unsure.discard(sent.partition)
+            if 0 <= offset < written.end:
+                self._forgotten(sent.partition, written, offset)
+                written = self._written[sent.partition] = _Written()
         written.acked(sent, offset, wall)
         self._report.acked += 1
         counts = self._report.partitions
@@ -451,6 +455,7 @@ class Outbox:
                 self._partitions = partitions
                 self._places.clear()
             self._producer = producer
+            self._unsure |= self._written.keys()
             for sent in list(self._pending):
                 _, sent.partition = self._place(sent.job)
                 self._send(sent)

@@ -206,16 +206,16 @@ def read_properties(path: str, environ: Mapping[str, str]) -> dict[str, str]:
             name, equals, value = line.partition("=")
             if not equals:
                 raise ConfigError(f"{path}:{number}: not name=value.")
-            properties[_known(name.strip(), f"{path}:{number}")] = value.strip()
+            _put(properties, name.strip(), value.strip(), f"{path}:{number}")
     for variable, value in sorted(environ.items()):
         if variable.startswith(ENVIRONMENT):
             name = variable.removeprefix(ENVIRONMENT).lower().replace("_", ".")
-            properties[_known(name, variable)] = value
+            _put(properties, name, value, variable)
     properties.pop("bootstrap.servers", None)  # the URL says where
     return properties
 
 
-def _known(name: str, place: str) -> str:
+def _put(properties: dict[str, str], name: str, value: str, place: str) -> None:
     name = _SYNONYMS.get(name, name)
     if name not in PROPERTIES and name != "bootstrap.servers":
         near = difflib.get_close_matches(name, PROPERTIES, 1)
@@ -223,7 +223,9 @@ def _known(name: str, place: str) -> str:
             f"{place}: there is no property {name!r}.",
             near[0] if near else f"one of: {', '.join(PROPERTIES)}",
         )
-    return name
+    if name.endswith(".location") and not Path(value).is_file():
+        raise ConfigError(f"{place}: there is no file {value!r} for {name}.")
+    properties[name] = value
 
 
 def unreachable(settings: Settings, cause: str, *, waited: bool = True) -> TransportError:
@@ -239,7 +241,12 @@ def unreachable(settings: Settings, cause: str, *, waited: bool = True) -> Trans
     elif "sasl" in lower or "authentication" in lower:
         text = f"Kafka at {settings.servers} refused the credentials"
         remedy = "sasl.mechanism, sasl.username and sasl.password in --kafka-config FILE"
-    elif "ssl" in lower or "tls" in lower:
+    elif "disconnected" in lower and "sasl.username" in settings.properties:
+        text = f"Kafka at {settings.servers} hung up, most likely over the credentials"
+        remedy = "sasl.mechanism, sasl.username and sasl.password in --kafka-config FILE"
+    elif "ssl" in lower:
         text = f"Kafka at {settings.servers} does not speak TLS as asked"
         remedy = "security.protocol in --kafka-config FILE"
+    elif settings.properties:
+        remedy = "is it the right port for this security.protocol? --wait-for-broker waits longer"
     return TransportError(f"{text}: {cause.rstrip('.')}.", remedy)
