@@ -112,7 +112,9 @@ class _Ear(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the cause, and a telling one rather than what follows from it."""
         match = self._CAUSE.search(record.getMessage())
-        if match and not self.is_final:
+        if match is None or self.is_final:
+            return
+        if not self.cause or "RequestTimedOutError" not in match[1]:  # that may be our own haste
             self.cause = match[1]
 
     @property
