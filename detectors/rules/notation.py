@@ -41,7 +41,7 @@ def parse_labels(text: str) -> tuple[Labels, str]:
     name = (found.group(1) or "") if found else ""
     rest = text[found.end() :] if found else text
     pairs = {NAME: name} if name else {}
-    if not rest.startswith("{"):
+    if not rest.startswith("{") or rest.startswith("{{"):  # the latter is a native histogram
         if not name:
             raise LanguageError(f"no series in {text.strip()!r}")
         return make(pairs), text[found.end(1) :] if found else rest

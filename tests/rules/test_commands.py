@@ -1,0 +1,160 @@
+"""The verb ``rules`` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+import replay
+from detectors.rules.commands import rules
+from detectors.rules.detector import STARTER
+from replay.testing import TINY_TRACES
+from replay.traces import write
+
+UNIT_TEST = """
+rule_files: [rules.yml]
+evaluation_interval: 1m
+tests:
+- interval: 1m
+  name: nodes
+  input_series:
+  - {series: 'llm_alert_events_total{ip="a"}', values: '0+9x10'}
+  alert_rule_test:
+  - eval_time: 5m
+    alertname: Noisy
+    exp_alerts: [{exp_labels: {ip: a}, exp_annotations: {summary: "a: 36"}}]
+  promql_expr_test:
+  - {expr: llm_alert_events_total > 50, eval_time: 6m, exp_samples: [{labels: 'llm_alert_events_total{ip="a"}', value: 54}]}
+"""
+RULES = """
+groups:
+- name: g
+  rules:
+  - alert: Noisy
+    expr: increase(llm_alert_events_total[5m]) > 30
+    annotations: {summary: '{{ $labels.ip }}: {{ $value }}'}
+"""
+
+
+def call(*arguments, code=0):
+    done = CliRunner().invoke(rules, [str(argument) for argument in arguments])
+    if code == 0:
+        assert done.exception is None, done.output
+    else:
+        assert done.exception.exit_code == code
+    return done
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """A small trace on disk."""
+    tiny = next(tiny for tiny in TINY_TRACES if tiny.name == "culprit")
+    path = tmp_path / "trace.jsonl"
+    write(tiny.trace(), path)
+    return path
+
+
+def test_check_counts_and_remarks(tmp_path):
+    path = tmp_path / "rules.yml"
+    path.write_text(RULES + "  - {alert: B, expr: sum(up)}\n")
+    lines = call("check", path).stdout.splitlines()
+    assert lines[0].startswith(f"{path}:8: B: no label ip is left")
+    assert lines[-1] == "1 groups, 2 alerting rules, 0 recording rules, 3 warnings"
+    document = json.loads(call("check", path, "--json").stdout)
+    assert document["alerting_rules"] == 2
+    assert len(document["warnings"]) == 3
+
+
+def test_check_refuses_with_line(tmp_path):
+    path = tmp_path / "rules.yml"
+    path.write_text("groups:\n- name: g\n  rules:\n  - {alert: A, expr: hour() > 3}\n")
+    error = call("check", path, code=2).exception
+    assert str(error).startswith(f"{path}:4: rule 'A': hour() is refused")
+
+
+def test_run_scores_each_alert_and_the_file(trace, tmp_path):
+    log = tmp_path / "verdicts.jsonl"
+    arguments = ("run", STARTER, trace, "--resamples", "0")
+    done = call(*arguments, "--json", "--verdicts", log)
+    document = json.loads(done.stdout)
+    names = ["rules", "rules:NodeNoisy", "rules:NodeManyKinds", "rules:NodeStandsOut"]
+    assert list(document["detectors"]) == names
+    assert document["settings"]["dialect"] == "prometheus3"
+    assert "dialect prometheus3, zero none" in done.stderr
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {row["detector"] for row in rows} <= set(names)
+    assert "rules:NodeNoisy" in call(*arguments).stdout
+
+
+def test_run_equals_a_replay_with_the_detector(trace):
+    given = json.loads(call("run", STARTER, trace, "--resamples", "0", "--json").stdout)
+    played = replay.run(str(trace), [f"rules:file={STARTER}"], baselines=False)
+    ours = given["detectors"]["rules"]["metrics"]
+    theirs = played.score.detectors["rules"].metrics
+    assert {key: ours[key] for key in ours if not key.startswith("wall")} == {
+        key: theirs[key] for key in ours if not key.startswith("wall")
+    }
+
+
+def test_run_over_phases(trace):
+    done = call("run", STARTER, trace, "--phases", "3", "--resamples", "0", "--json")
+    document = json.loads(done.stdout)
+    assert document["phases"] == 3
+    assert set(document["detectors"]["rules"]["recall"]) == {"min", "median", "max"}
+    shown = call("run", STARTER, trace, "--phases", "2", "--resamples", "0").stdout
+    assert re.search(r"2 phases", shown)
+
+
+def test_run_on_one_job_is_not_comparable(trace):
+    job = replay.open(str(trace)).job_ids[0]
+    done = call("run", STARTER, trace, job, "--resamples", "0", "--json")
+    assert json.loads(done.stdout)["settings"]["comparable"] is False
+    call("run", STARTER, trace, "Nobody", code=2)
+
+
+def test_rescale(tmp_path):
+    done = call("rescale", STARTER, "--speed", "10x")
+    assert "interval: 3s" in done.stdout
+    out = tmp_path / "fast.yml"
+    call("rescale", STARTER, "--speed", "10", "--out", out)
+    assert out.read_text() == done.stdout
+    call("rescale", STARTER, "--speed", "fast", code=2)
+    call("rescale", STARTER, "--speed", "10", "--out", tmp_path / "no" / "where", code=2)
+
+
+def test_unit_tests(tmp_path):
+    (tmp_path / "rules.yml").write_text(RULES)
+    path = tmp_path / "test.yml"
+    path.write_text(UNIT_TEST.replace("a: 36", "a: 45"))
+    assert call("test", path, "--dialect", "prometheus2").stdout.splitlines() == [
+        "2 passed, 0 failed"
+    ]
+    path.write_text(UNIT_TEST.replace("value: 54", "value: 55"))
+    done = call("test", path, code=1)
+    assert "got" in done.stdout
+    assert done.stdout.splitlines()[-1] == "0 passed, 2 failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "holds no tests"),
+        ("rules: []\n", "unknown key 'rules'"),
+        ("rule_files: [none.yml]\ntests: []\n", "there is no rule file 'none.yml'"),
+        ("tests:\n- promql_expr_test: [{eval_time: 1m}]\n", "has no expr"),
+        (
+            "tests:\n- input_series: [{series: 'x', values: 'a'}]\n  promql_expr_test: [{expr: x, eval_time: 1m}]\n",
+            "is not a value",
+        ),
+        ("tests:\n- external_labels: {a: b}\n", "external_labels is not known"),
+        ("tests:\n- promql_expr_test: [{expr: 'x >', eval_time: 1m}]\n", "not PromQL"),
+        ("evaluation_interval: often\n", "is not a duration"),
+    ],
+)
+def test_bad_test_files(tmp_path, text, words):
+    path = tmp_path / "test.yml"
+    path.write_text(text)
+    assert words in str(call("test", path, code=2).exception)
