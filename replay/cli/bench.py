@@ -28,6 +28,7 @@ __all__ = ["bench"]
 @click.option(
     "-d",
     "--detector",
+    "--detectors",
     "detectors",
     multiple=True,
     metavar="NAME[:k=v,..]",
@@ -97,23 +98,26 @@ def _pool(scheduler: str | None, workers: int | None) -> Callable[[], Any]:
 
 
 def _detectors(asked: tuple[str, ...], *, baselines: bool) -> list[str]:
-    """Those asked for, else all installed ones that need no option; references last."""
+    """Those asked for, or all installed ones that need no option; then the references."""
     from replay.errors import PluginError
     from replay.plugins import DETECTORS, DetectorSpec, installed
 
-    real, references = list(asked), []
-    names = {text.partition(":")[0] for text in asked}
+    everything = not asked or "all" in asked
+    real = [text for text in asked if text != "all"]
+    references = []
     for name in dict.fromkeys(point.name for point in installed(DETECTORS)):
+        if name in asked:
+            continue
         try:
-            spec = DetectorSpec.parse(name)
+            baseline = DetectorSpec.parse(name).cls.baseline
         except PluginError as error:
-            if not asked:
+            if everything:
                 note(f"{name} is left out: {error.what}")
             continue
-        if not spec.cls.baseline:
-            real += [name] if not asked else []
-        elif name not in names:
+        if baseline:
             references.append(name)
+        elif everything:
+            real.append(name)
     return real + (references if baselines else [])
 
 

@@ -31,7 +31,12 @@ def comparison_table(compared: Comparison, metrics: tuple[str, ...] = HEADLINE) 
         *_named("lost", compared.losses),
     )
     columns = ("<metric", "A", "B", "A - B", "95 % interval", "share above 0")
-    return Table(f"A = {compared.a}, B = {compared.b}", columns, rows, (), notes)
+    title = (
+        f"A = {compared.a}, B = {compared.b}: {compared.jobs} jobs, {compared.positives} positive"
+    )
+    if not compared.comparable:
+        title += " (filtered: not comparable)"
+    return Table(title, columns, rows, (), notes)
 
 
 def _row(key: str, delta: Delta) -> tuple[str, ...]:

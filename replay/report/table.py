@@ -66,7 +66,8 @@ def table(
         for name, scored in listed
     )
     dim = tuple(place for place, (_, scored) in enumerate(listed) if scored.baseline)
-    return Table(title(score), _columns(shown), rows, dim, tuple(_notes(score, shown)))
+    notes = tuple(_notes(score, shown, leaderboard=leaderboard))
+    return Table(title(score), _columns(shown), rows, dim, notes)
 
 
 def strata_tables(score: Score) -> Iterator[Table]:
@@ -79,22 +80,29 @@ def strata_tables(score: Score) -> Iterator[Table]:
                 (name, *(_value(scored.strata[by][value], key) for key in shown))
                 for name, scored in score.detectors.items()
             )
-            yield Table(f"{by} {value or '(none)'}", _columns(shown), rows, _dim(score))
+            basis = _basis(strata[value].jobs, *_population(strata[value]))
+            yield Table(f"{by} {value or '(none)'}: {basis}", _columns(shown), rows, _dim(score))
 
 
 def title(score: Score) -> str:
     """How many jobs and positives the numbers rest on, and whether they may be compared."""
     settings = score.settings
-    labelled = settings["positives"] + settings["negatives"]
-    text = (
-        f"{settings['jobs']} jobs, {settings['positives']} positive of {labelled} labelled nodes, "
-        f"policy {settings['policy']}"
-    )
+    basis = _basis(settings["jobs"], settings["positives"], settings["negatives"])
+    text = f"{basis}, policy {settings['policy']}"
     if settings["hold_s"]:
         text += f", hold {settings['hold_s']:g} s"
     if settings["grace_s"]:
         text += f", grace {settings['grace_s']:g} s"
     return text + ("" if settings["comparable"] else " (filtered: not comparable)")
+
+
+def _basis(jobs: int, positives: int, negatives: int) -> str:
+    return f"{jobs} jobs, {positives} positive of {positives + negatives} labelled nodes"
+
+
+def _population(stratum: Stratum) -> tuple[int, int]:
+    tp, fp, fn, tn = (int(stratum.metrics[key] or 0) for key in ("tp", "fp", "fn", "tn"))
+    return tp + fn, fp + tn
 
 
 def number(key: str, value: float | None) -> str:
@@ -126,12 +134,16 @@ def _cell(scored: DetectorScore, key: str, *, intervals: bool) -> str:
 def _value(scored: DetectorScore | Stratum, key: str) -> str:
     if scored.undefined.get(key, "").startswith("infinite"):
         return INFINITE
-    return number(key, scored.metrics.get(key))
+    value = number(key, scored.metrics.get(key))
+    if not key.startswith("latency_") or key.endswith(("_all", "_n")):
+        return value
+    # a latency over hits alone flatters the detector that finds little
+    return f"{value} of {scored.metrics[key.rpartition('_')[0] + '_n']} detected"
 
 
 def _bounds(key: str, interval: Interval) -> str:
     if interval.low is None:
-        return ""
+        return "no interval"
     high = INFINITE if interval.high is None else number(key, interval.high)
     return f"{number(key, interval.low)} to {high}"
 
@@ -151,11 +163,14 @@ def _header(key: str) -> str:
     return "\n".join(lines)
 
 
-def _notes(score: Score, shown: tuple[str, ...]) -> Iterator[str]:
+def _notes(score: Score, shown: tuple[str, ...], *, leaderboard: bool) -> Iterator[str]:
     labels: Mapping[str, Mapping[str, object]] = score.settings["labels"]
     found = (f"{raw!r} {seen['count']}x as {seen['as']}" for raw, seen in labels.items())
     yield f"labels: {', '.join(found) or 'none'}"
     for name, scored in score.detectors.items():
+        for key in shown if leaderboard else ():
+            if (dropped := scored.intervals[key].dropped if key in scored.intervals else 0) > 0:
+                yield f"{name}: {key} is undefined in {dropped:.1%} of the resamples"
         strict, plain = scored.metrics["precision_strict"], scored.metrics["precision"]
         if "precision" in shown and strict != plain:
             yield f"{name}: precision_strict {number('', strict)}{_outside(scored)}"

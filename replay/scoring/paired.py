@@ -73,6 +73,9 @@ class Comparison:
     Attributes:
         a: Name of A.
         b: Name of B.
+        jobs: How many jobs both watched.
+        positives: How many of their nodes were faulty.
+        comparable: False when jobs were left out of either.
         deltas: Metric → difference.
         wins: Jobs in which A named fewer nodes wrongly (missed or blamed without cause).
         losses: Jobs in which B did.
@@ -84,6 +87,9 @@ class Comparison:
 
     a: str
     b: str
+    jobs: int
+    positives: int
+    comparable: bool
     deltas: Mapping[str, Delta]
     wins: tuple[str, ...]
     losses: tuple[str, ...]
@@ -97,6 +103,9 @@ class Comparison:
         return {
             "a": self.a,
             "b": self.b,
+            "jobs": self.jobs,
+            "positives": self.positives,
+            "comparable": self.comparable,
             "metrics": {key: delta.document() for key, delta in self.deltas.items()},
             "wins": list(self.wins),
             "losses": list(self.losses),
@@ -144,6 +153,9 @@ def compare(a: Score, b: Score, detector_a: str, detector_b: str) -> Comparison:
     return Comparison(
         a=detector_a,
         b=detector_b,
+        jobs=a.settings["jobs"],
+        positives=a.settings["positives"],
+        comparable=a.settings["comparable"] and b.settings["comparable"],
         deltas=_deltas(left, right, sheet_a, sheet_b, _resampling(a)),
         wins=tuple(job for job, better in zip(left.jobs, wrong_a < wrong_b, strict=True) if better),
         losses=tuple(job for job, worse in zip(left.jobs, wrong_a > wrong_b, strict=True) if worse),

@@ -43,16 +43,22 @@ class Stratum:
     """The score of one detector on some of the jobs.
 
     Attributes:
+        jobs: How many jobs.
         metrics: Name → value; None where undefined.
         undefined: Name → why it is undefined.
     """
 
+    jobs: int
     metrics: Mapping[str, Number]
     undefined: Mapping[str, str]
 
     def document(self) -> dict[str, Any]:
-        """Both by name."""
-        return {"metrics": dict(self.metrics), "undefined": dict(self.undefined)}
+        """The score by name."""
+        return {
+            "jobs": self.jobs,
+            "metrics": dict(self.metrics),
+            "undefined": dict(self.undefined),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +275,11 @@ class _Sheets:
     def _strata(self, rows: Rows, blame: Blame, by: str) -> dict[str, Stratum]:
         groups = Groups.by({"gpu_generation": self.truth.generation}[by])
         sheet = self._sheet(rows, blame, groups)
-        return {name: Stratum(*sheet.column(number)) for number, name in enumerate(groups.names)}
+        jobs = np.bincount(groups.of_job, minlength=len(groups)).tolist()
+        return {
+            name: Stratum(jobs[number], *sheet.column(number))
+            for number, name in enumerate(groups.names)
+        }
 
     def _intervals(self, sheet: Sheet, blame: Blame) -> dict[str, Interval]:
         truth = self.truth

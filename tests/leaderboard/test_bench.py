@@ -337,6 +337,14 @@ def test_verb_prints_a_leaderboard_and_keeps_it(stored, tmp_path, call):
     assert config.detector[0] == "burst:threshold=1"
 
 
+def test_verb_runs_all_that_are_installed_unless_told_otherwise(stored, call):
+    code, out, err = call("bench", stored, "--workers", 1, "--detectors", "all", "--json")
+    assert code == 0, err
+    names = list(json.loads(out)["detectors"])
+    assert {"burst", "silent", "loudest", TOKEN_MEMORY} <= set(names)
+    assert names[-1] == TOKEN_MEMORY
+
+
 def test_verb_with_gates_and_json(stored, call):
     gate = ("--fail-if", "first-alert: f1 < 0.99")
     code, out, err = call(

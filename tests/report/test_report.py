@@ -90,10 +90,19 @@ def test_a_leaderboard_is_best_first_with_intervals():
     shown = table(score, ("f1",), leaderboard=True)
     assert shown.rows == (
         ("high", "0.500\n0.250 to 0.750"),
-        ("low", "0.200\n"),
+        ("low", "0.200\nno interval"),
         ("none", "-\n0.100 to ∞"),
     )
     assert shown.dim == (1,)
+    assert "low: f1 is undefined in 50.0% of the resamples" in shown.notes
+
+
+def test_a_latency_over_hits_says_how_many():
+    metrics = {"latency_start_p50": 12.34, "latency_start_n": 3, "latency_start_p50_all": None}
+    undefined = {"latency_start_p50_all": "infinite: fewer than 50 % were detected"}
+    score = Score({"x": scored(metrics, undefined=undefined)}, SETTINGS)
+    shown = table(score, ("latency_start_p50", "latency_start_n", "latency_start_p50_all"))
+    assert shown.rows == (("x", "12.3 of 3 detected", "3", "∞"),)
 
 
 def test_notes_on_blame_outside_the_population():
@@ -115,9 +124,18 @@ def test_notes_on_blame_outside_the_population():
 
 
 def test_strata():
-    strata = {"gpu_generation": {"": Stratum({"f1": 0.5}, {}), "Hopper": Stratum({"f1": None}, {})}}
+    counts = {"tp": 1, "fp": 2, "fn": 3, "tn": 4}
+    strata = {
+        "gpu_generation": {
+            "": Stratum(2, {"f1": 0.5, **counts}, {}),
+            "Hopper": Stratum(3, {"f1": None, **counts}, {}),
+        }
+    }
     shown = list(strata_tables(Score({"x": scored({"f1": 0.1}, strata=strata)}, SETTINGS)))
-    assert [each.title for each in shown] == ["gpu_generation (none)", "gpu_generation Hopper"]
+    assert [each.title for each in shown] == [
+        "gpu_generation (none): 2 jobs, 4 positive of 10 labelled nodes",
+        "gpu_generation Hopper: 3 jobs, 4 positive of 10 labelled nodes",
+    ]
     assert [each.rows[0][-1] for each in shown] == ["0.500", "-"]
 
 
