@@ -133,9 +133,10 @@ class _Match(NamedTuple):
 
 
 def _codes(column: pa.ChunkedArray[Any]) -> tuple[NDArray[np.int32], list[str]]:
-    """A dictionary column as codes and names."""
-    whole: Any = column.unify_dictionaries().combine_chunks()
-    return whole.indices.to_numpy(zero_copy_only=False), whole.dictionary.to_pylist()
+    """A dictionary column as codes of our own and names."""
+    chunks: list[Any] = column.unify_dictionaries().chunks
+    codes = [np.zeros(0, np.int32), *(chunk.indices.to_numpy() for chunk in chunks)]
+    return np.concatenate(codes), chunks[0].dictionary.to_pylist() if chunks else []
 
 
 def check_reach(rows: Rows) -> None:
@@ -149,13 +150,16 @@ def keep_inside(rows: Rows, outside: str) -> tuple[Rows, int, int]:
     """Apply the policy for alerts outside their job; count those before and after it."""
     if outside not in {"keep", "clip", "drop"}:
         raise UsageError(f"outside {outside!r} is none of keep, clip, drop.")
-    lengths = np.fromiter((max(0, job.duration_ns) for job in rows.jobs), np.int64, len(rows.jobs))
-    last = lengths[rows.job]
-    early, late = rows.at < 0, rows.at > last
+    early, late = rows.at < 0, np.zeros(len(rows.at), bool)
+    ends = np.fromiter((max(0, job.duration_ns) for job in rows.jobs), np.int64, len(rows.jobs))
+    for end, start, stop in zip(ends, rows.bounds(), rows.bounds()[1:], strict=False):
+        np.greater(rows.at[start:stop], end, out=late[start:stop])
     before, after = int(np.count_nonzero(early)), int(np.count_nonzero(late))
     if outside == "clip":
-        rows = rows._replace(at=np.clip(rows.at, 0, last))
-    elif outside == "drop" and before + after:
+        at = np.where(early, 0, rows.at)
+        at[late] = ends[rows.job[late]]
+        rows = rows._replace(at=at)
+    elif outside == "drop":
         rows = rows.where(~(early | late))
     return rows, before, after
 

@@ -167,8 +167,8 @@ class Timeline:
         instant_starts = np.append(first, len(times))
         timeline = cls(
             slots=slots,
-            node=names.node,
-            kind=names.kind,
+            node=rows.node,
+            kind=rows.kind,
             slice_job=owner[order],
             slice_at=_seconds(rows.at[starts[order]]),
             slice_start=starts[order],
@@ -271,17 +271,15 @@ class Timeline:
 
 
 class _Names(NamedTuple):
-    """Codes of every row, and the rows at which a name is seen for the first time."""
+    """How many names each job lists, and the rows at which others are seen for the first time."""
 
-    node: NDArray[np.int32]
-    kind: NDArray[np.int32]
     listed: NDArray[np.int32]
     new_nodes: NDArray[np.int64]
     new_kinds: NDArray[np.int64]
 
 
 def _place(rows: Rows, schedule: Schedule, seed: int) -> tuple[tuple[Slot, ...], _Names]:
-    """Give every job its slot, and its names their codes."""
+    """Give every job its slot, and its names codes of its own."""
     bounds = rows.bounds()
     jobs = [job.public for job in rows.jobs]
     spans = [
@@ -292,14 +290,13 @@ def _place(rows: Rows, schedule: Schedule, seed: int) -> tuple[tuple[Slot, ...],
     if any(zero + span.tail > REACH for zero, span in zip(zeros, spans, strict=True)):
         raise UsageError(*TOO_FAR)
     coder = _Coder(rows.node_names), _Coder(rows.kind_names)
-    node, kind = np.empty_like(rows.node), np.empty_like(rows.kind)
     new_nodes, new_kinds = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     slots = []
     for number, (job, span, zero) in enumerate(zip(jobs, spans, zeros, strict=True)):
         start, stop = bounds[number], bounds[number + 1]
-        nodes, new = coder[0].encode(rows.node[start:stop], job.nodes, node[start:stop])
+        nodes, new = coder[0].encode(rows.node[start:stop], job.nodes)
         new_nodes.append(new + start)
-        kinds, new = coder[1].encode(rows.kind[start:stop], (), kind[start:stop])
+        kinds, new = coder[1].encode(rows.kind[start:stop], ())
         new_kinds.append(new + start)
         slots.append(
             Slot(
@@ -315,8 +312,7 @@ def _place(rows: Rows, schedule: Schedule, seed: int) -> tuple[tuple[Slot, ...],
             )
         )
     listed = np.fromiter((len(job.nodes) for job in jobs), np.int32, len(jobs))
-    names = _Names(node, kind, listed, np.concatenate(new_nodes), np.concatenate(new_kinds))
-    return tuple(slots), names
+    return tuple(slots), _Names(listed, np.concatenate(new_nodes), np.concatenate(new_kinds))
 
 
 def _span(job: TraceJob, at: NDArray[np.int64]) -> Span:
@@ -334,20 +330,22 @@ class _Coder:
         self._local = np.full(len(names), -1, np.int32)  # all -1 again after each job
 
     def encode(
-        self, codes: NDArray[np.int32], listed: Sequence[str], out: NDArray[np.int32]
+        self, codes: NDArray[np.int32], listed: Sequence[str]
     ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """Fill ``out``; give the names in code order and the rows that brought an unlisted one."""
+        """Change codes in place; give names in code order and the rows that bring unlisted ones."""
         local = self._local
         code_of = self._code
         places = {code_of[name]: place for place, name in enumerate(listed) if name in code_of}
         known = np.fromiter(places, np.int64, len(places))
         local[known] = np.fromiter(places.values(), np.int32, len(places))
-        np.take(local, codes, out=out)
-        rest = np.flatnonzero(out < 0)
-        rows = rest[self._first_rows(codes[rest])]
+        coded = local[codes]
+        rest = np.flatnonzero(coded < 0)
+        unlisted = codes[rest]
+        rows = rest[self._first_rows(unlisted)]
         new = codes[rows]
         local[new] = np.arange(len(listed), len(listed) + len(new))
-        out[rest] = local[codes[rest]]
+        coded[rest] = local[unlisted]
+        codes[:] = coded
         local[known] = local[new] = -1
         return (*listed, *(self._names[code] for code in new.tolist())), rows
 
