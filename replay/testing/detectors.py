@@ -562,21 +562,30 @@ class _Kept(DetectorSpec):
 
 def _reach(detectors: Iterable[Detector]) -> Iterator[Any]:
     """Everything that detectors can get at: their own, their classes', their modules' data."""
-    code = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType)
-    todo: list[Any] = []
-    for detector in detectors:
-        todo.append(detector)
-        for cls in type(detector).__mro__[:-3]:  # all but Detector, ABC and object
-            todo += vars(cls).values()
-            todo += vars(sys.modules.get(cls.__module__, types)).values()
+    todo: list[Any] = list(detectors)
+    for cls in {cls for detector in detectors for cls in type(detector).__mro__}:
+        if cls.__module__ not in {Detector.__module__, "abc", "builtins"}:
+            module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+            own = (value for name, value in module.items() if not name.startswith("__"))
+            todo += [*vars(cls).values(), *own]
     seen: set[int] = set()
     while todo:
         thing = todo.pop()
-        if id(thing) in seen or isinstance(thing, code):
-            continue
-        seen.add(id(thing))
-        yield thing
-        todo += gc.get_referents(thing)
+        if id(thing) not in seen and not isinstance(thing, _CODE):
+            seen.add(id(thing))
+            yield thing
+            todo += gc.get_referents(thing)
+
+
+_CODE = (
+    type,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    types.FrameType,
+    types.FunctionType,
+    types.ModuleType,
+)
+"""What leads from data to all the rest of a program."""
 
 
 CHECKS: tuple[Callable[[DetectorSpec], None], ...] = (
