@@ -204,13 +204,16 @@ def fetch(
     as_json: bool,
 ) -> None:
     """Download the published data set once, check it, and keep it for offline use."""
+    import os
     from pathlib import Path
 
     from replay.traces import hub
 
     repo = dataset or hub.PUBLISHED
-    home = Path(into) if into else Path(click.get_app_dir("alert-replay")) / "datasets"
-    fetched = hub.fetch(home, revision, repo=repo, form=form, endpoint=endpoint)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "alert-replay"
+    fetched = hub.fetch(
+        Path(into) if into else cache, revision, repo=repo, form=form, endpoint=endpoint
+    )
     about = {"licence": hub.LICENCE, "citation": hub.CITATION} if repo == hub.PUBLISHED else {}
     if as_json:
         document = {**asdict(fetched), "folder": str(fetched.folder), "dataset": repo, **about}

@@ -131,27 +131,36 @@ def fetch(
     if (folder / SUMS_FILE).exists():
         return _verified(folder, info.sha)
     files = _wanted(info, form, repo)
-    partial = folder.with_name(f"{form}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     with _guarded(f"{repo}@{info.sha}"):
-        for file in files:
-            hub.hf_hub_download(
-                repo,
-                file.rfilename,
-                repo_type="dataset",
-                revision=info.sha,
-                local_dir=partial,
-                endpoint=endpoint,
-                etag_timeout=_TIMEOUT,
-            )
+        sums = _downloaded(hub, repo, info.sha, files, folder, endpoint)
+    return Fetched(folder, info.sha, sums, cached=False)
+
+
+def _downloaded(
+    hub: Any, repo: str, commit: str, files: Sequence[Any], folder: Path, endpoint: str | None
+) -> dict[str, str]:
+    """Download beside the folder, check, and only then move there."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for file in files:
+        hub.hf_hub_download(
+            repo,
+            file.rfilename,
+            repo_type="dataset",
+            revision=commit,
+            local_dir=partial,
+            endpoint=endpoint,
+            etag_timeout=_TIMEOUT,
+        )
     sums = {file.rfilename: _sha256(partial / file.rfilename) for file in files}
     for file in files:
         _compare(partial / file.rfilename, sums[file.rfilename], file.lfs and file.lfs.sha256)
     shutil.rmtree(partial / ".cache", ignore_errors=True)
     lines = [f"{digest}  {name}\n" for name, digest in sums.items()]
     (partial / SUMS_FILE).write_text("".join(lines), "utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
     partial.replace(folder)
-    return Fetched(folder, info.sha, sums, cached=False)
+    return sums
 
 
 def _patterns(path: str) -> list[str] | None:
@@ -168,6 +177,10 @@ def _wanted(info: Any, form: Form, repo: str) -> Sequence[Any]:
     if not data:
         value = ", ".join(file.rfilename for file in files)
         raise TraceError(f"the data set has no {form} files", f"{repo}@{info.sha}", value=value)
+    for file in data:
+        if ".." in PurePosixPath(file.rfilename).parts or not file.rfilename.isprintable():
+            what = "a file with a name that could lead anywhere"
+            raise TraceError(what, f"{repo}@{info.sha}", value=file.rfilename)
     return [f for f in files if f in data or f.rfilename in {"README.md", "LICENSE"}]
 
 
@@ -211,6 +224,8 @@ def _guarded(what: str) -> Iterator[None]:
 
     try:
         yield
+    except TraceError:
+        raise
     except errors.GatedRepoError:
         raise UsageError(f"{what} asks for a login.", "hf auth login") from None
     except (

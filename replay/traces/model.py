@@ -74,7 +74,8 @@ class Trace:
         jobs: The jobs.
         events: Columns of :data:`EVENTS`: ``job`` (index into ``jobs``, ascending), ``ip``,
             ``event_time`` (as written), ``event``, and ``at`` (nanoseconds since that job's
-            start; may be negative). Rows of one job keep the order of the file.
+            start; may be negative). Rows of one job keep the order of the file. They may come in
+            several chunks; those of ``ip`` and of ``event`` share their dictionary.
         source: What was read, as the user named it.
         form: The form it was read from; None when it was made.
         findings: What was odd or refused while reading.

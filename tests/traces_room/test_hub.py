@@ -186,6 +186,23 @@ def test_what_the_hub_does_not_have(server, tmp_path, options, message):
     assert str(caught.value).startswith(message)
 
 
+def test_a_name_that_leads_out_of_the_folder(server, tmp_path):
+    server.files["../events.parquet"] = b""
+    with pytest.raises(TraceError) as caught:
+        fetch(server, tmp_path)
+    assert str(caught.value) == (
+        f"{REPO}@{COMMIT}: a file with a name that could lead anywhere: '../events.parquet'."
+    )
+    assert list(tmp_path.rglob("*.partial")) == []
+
+
+def test_a_folder_that_was_left_half_done_is_fetched_anew(server, trace, tmp_path):
+    fetched = fetch(server, tmp_path)
+    (fetched.folder / hub.SUMS_FILE).unlink()
+    assert not fetch(server, tmp_path).cached
+    assert open_trace(fetched.folder) == trace
+
+
 def test_a_data_set_of_another_form(server, tmp_path):
     del server.files["data/trace.jsonl"]
     with pytest.raises(TraceError) as caught:
