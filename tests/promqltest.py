@@ -25,6 +25,7 @@ from detectors.rules.notation import parse_labels, parse_values
 from detectors.rules.series import Storage
 
 TOLERANCE = 1e-6
+_NATIVE = "native histograms are not evaluated"
 SMALLEST_NORMAL = 2.2250738585072014e-308
 
 _LOAD = re.compile(r"load(?P<nhcb>_with_nhcb)?\s+(?P<step>\S+)")
@@ -113,15 +114,21 @@ class Script:
             if line == "clear":
                 self.storage = Storage()
                 number += 1
-            elif line.startswith("load"):
-                self._load(line, body, number + 1)
-                number = after
-            elif line.startswith("eval"):
-                self._eval(line, body, number + 1)
-                number = after
             else:
-                raise ScriptError(f"{self.path}:{number + 1}: unknown command {line!r}")
+                try:
+                    self._command(line, body, number + 1)
+                except ScriptError as error:  # told, and the rest is run all the same
+                    self.outcome.failed.append(str(error))
+                number = after
         return self.outcome
+
+    def _command(self, line: str, body: list[tuple[int, str]], number: int) -> None:
+        if line.startswith("load"):
+            self._load(line, body, number)
+        elif line.startswith("eval"):
+            self._eval(line, body, number)
+        else:
+            raise ScriptError(f"{self.path}:{number}: unknown command {line!r}")
 
     @staticmethod
     def _body(lines: list[str], number: int) -> tuple[list[tuple[int, str]], int]:
@@ -145,8 +152,9 @@ class Script:
         for place, text in body:
             try:
                 labels, rest = parse_labels(text)
-                if "{{" in rest:
-                    self.storage.histograms.add(labels)
+                if "{{" in rest or rest.startswith("@st"):
+                    reason = "start timestamps" if rest.startswith("@") else "native histograms"
+                    self.storage.refused[labels] = f"{reason} are not evaluated"
                     continue
                 values = parse_values(rest)
             except LanguageError as error:
@@ -164,7 +172,7 @@ class Script:
         if name.endswith("_bucket"):
             pairs.pop("le", None)
             pairs["__name__"] = name.removesuffix("_bucket")
-            self.storage.histograms.add(tuple(sorted(pairs.items())))
+            self.storage.refused[tuple(sorted(pairs.items()))] = _NATIVE
 
     def _eval(self, line: str, body: list[tuple[int, str]], number: int) -> None:
         query, mode = self._query(line, number)

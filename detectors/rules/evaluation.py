@@ -23,7 +23,7 @@ from detectors.rules.functions import (
     label_join,
     label_replace,
 )
-from detectors.rules.labels import NAME, Labels, compile_regex, make, without
+from detectors.rules.labels import METADATA, NAME, Labels, compile_regex, make, nameless
 from detectors.rules.language import (
     Aggregate,
     Binary,
@@ -195,7 +195,7 @@ class Evaluator:
         answer = self.evaluate(expr, times)
         if isinstance(answer, Vector) and answer.drop is not None:
             labels = [
-                without(series, {NAME}) if drop else series
+                nameless(series) if drop else series
                 for series, drop in zip(answer.labels, answer.drop.tolist(), strict=True)
             ]
             answer = collapse(Vector(labels, answer.values, answer.present))
@@ -334,7 +334,7 @@ class Evaluator:
                 lo, hi = windows.lo[row, 0], windows.hi[row, 0]
                 if hi > lo:
                     if block.drop is not None and block.drop[row]:
-                        labels = without(labels, {NAME})  # noqa: PLW2901 - the name is done with
+                        labels = nameless(labels)  # noqa: PLW2901 - the name is done with
                     out.append(
                         Series(
                             labels,
@@ -627,7 +627,7 @@ class Evaluator:
         self, expr: Expression, times: Times, measure: Callable[[Floats, Floats, Times], Floats]
     ) -> Vector:
         vector = self.vector(expr, times)
-        ignored = set() if self.delayed_names else {NAME}
+        ignored = frozenset() if self.delayed_names else METADATA
         labels, values, present, rows = histograms.by_bucket(vector, ignored, measure, self.note)
         if not labels:
             return Vector.empty(len(times))

@@ -28,7 +28,7 @@ _TINY = 1e-12
 
 def by_bucket(
     vector: Vector,
-    drop: set[str],
+    drop: frozenset[str],
     measure: Callable[[Floats, Floats, NDArray[np.int64]], Floats],
     note: Callable[[str], None],
 ) -> tuple[list[Labels], Floats, NDArray[np.bool_], list[int]]:

@@ -11,9 +11,23 @@ from detectors.rules.errors import LanguageError, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["NAME", "Labels", "Matcher", "keep", "make", "show", "translate_regex", "without"]
+__all__ = [
+    "METADATA",
+    "NAME",
+    "Labels",
+    "Matcher",
+    "keep",
+    "make",
+    "nameless",
+    "show",
+    "translate_regex",
+    "without",
+]
 
 NAME = "__name__"
+METADATA = frozenset({NAME, "__type__", "__unit__"})
+"""What a metric is called and measures; what is computed from it is another thing."""
+
 Labels = tuple[tuple[str, str], ...]
 """Pairs sorted by name; an empty value is the same as no label, and is not there."""
 
@@ -32,6 +46,19 @@ def make(pairs: Mapping[str, str] | Iterable[tuple[str, str]]) -> Labels:
 def without(labels: Labels, names: Collection[str]) -> Labels:
     """All labels but these."""
     return tuple(pair for pair in labels if pair[0] not in names)
+
+
+def nameless(labels: Labels) -> Labels:
+    """All labels but the metric's name and what goes with it.
+
+    Examples:
+        >>> nameless((("__name__", "up"), ("__type__", "gauge"), ("job", "a")))
+        (('job', 'a'),)
+
+    """
+    if labels and labels[0][0] == NAME and not (len(labels) > 1 and labels[1][0] in METADATA):
+        return labels[1:]
+    return without(labels, METADATA)
 
 
 def keep(labels: Labels, names: Collection[str]) -> Labels:

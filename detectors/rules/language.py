@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from detectors.rules.durations import parse_duration
@@ -226,6 +225,9 @@ def parse(text: str, *, experimental: bool = False) -> Expression:
     try:
         tree = parser.parse(prepared)
     except ValueError as error:
+        unknown = re.fullmatch(r"unknown function with name '(.*)'", str(error))
+        if unknown:
+            raise Unsupported(f"{unknown[1]}()", "no such function is known") from None
         raise LanguageError(f"{_shorten(text)} is not PromQL: {error}") from None
     except BaseException as error:
         # a panic in Rust is no Exception; anything else goes its way
@@ -283,29 +285,36 @@ def _parser() -> Any:
     return promql_parser
 
 
+_KEYWORDS = frozenset(
+    ["and", "or", "unless", "atan2", "bool", "by", "without", "on", "ignoring", "offset"]
+)
+_AFTER_SELECTOR = frozenset({"]", ")", "}"})
+_OF_DURATIONS = frozenset({"+", "-", "*", "/", "^", "%", "("})
+
+
 def _refuse_tokens(tokens: list[Token]) -> None:
     """Refuse what the parser would only call invalid."""
-    for before, token in zip([None, *tokens], tokens, strict=False):
-        if token.kind != "name":
-            continue
-        if (
-            token.text in {"anchored", "smoothed"}
-            and before is not None
-            and before.text in {"]", ")", "}"}
-        ):
+    inside = False
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        follows = before is not None and (
+            before.text in _AFTER_SELECTOR
+            or (before.kind == "name" and before.text not in _KEYWORDS)
+        )
+        called = after is not None and after.text == "("
+        if token.text in {"anchored", "smoothed"} and follows:
             raise Unsupported(token.text, "extended range selectors are experimental")
-        if token.text in {"fill", "fill_left", "fill_right"} and before is not None:
-            following = [other.text for other in tokens if other.start >= token.end][:1]
-            if following == ["("] and before.text not in {"(", ",", "{"}:
+        if token.kind == "name" and called:
+            if token.text in _REFUSED_FUNCTIONS:
+                raise Unsupported(f"{token.text}()", _REFUSED_FUNCTIONS[token.text])
+            if token.text in {"fill", "fill_left", "fill_right"}:
                 raise Unsupported(token.text, "fill modifiers are experimental")
-    inside = 0
-    for token in tokens:
-        inside += token.text == "["
-        inside -= token.text == "]"
-        if inside and token.text in {"+", "*", "/", "^", "%", "("}:
-            raise Unsupported("arithmetic on durations", "it is experimental")
-    for first, second in pairwise(tokens):
-        if first.text == "offset" and second.text == "(":
+        inside = (inside or token.text == "[") and token.text != "]"
+        shifted = before is not None and before.text == "offset"
+        if shifted and token.text in {"-", "+"}:
+            computed = called or (after is not None and after.kind == "name")
+        else:
+            computed = shifted and token.kind in {"name", "op"}
+        if (inside and token.text in _OF_DURATIONS) or computed:
             raise Unsupported("arithmetic on durations", "it is experimental")
 
 
@@ -404,8 +413,6 @@ class _Reader:
 
     def _call(self, node: Any) -> Expression:
         name = node.func.name
-        if name in _REFUSED_FUNCTIONS:
-            raise Unsupported(f"{name}()", _REFUSED_FUNCTIONS[name])
         if name in _EXPERIMENTAL and not self.experimental:
             raise Unsupported(f"{name}()", "it is experimental")
         from detectors.rules.functions import FUNCTIONS  # noqa: PLC0415 - they know the tree

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from detectors.rules.errors import EvaluationError
-from detectors.rules.labels import NAME, Labels, keep, make, show, without
+from detectors.rules.labels import METADATA, Labels, keep, make, nameless, show, without
 from detectors.rules.series import Vector
 
 if TYPE_CHECKING:
@@ -61,10 +61,7 @@ def drop_names(vector: Vector, *, delayed: bool) -> Vector:
         return Vector(
             vector.labels, vector.values, vector.present, np.ones(len(vector.labels), bool)
         )
-    labels = [
-        series[1:] if series and series[0][0] == NAME else without(series, {NAME})
-        for series in vector.labels
-    ]
+    labels = [nameless(series) for series in vector.labels]
     return collapse(Vector(labels, vector.values, vector.present))
 
 
@@ -107,7 +104,7 @@ def _signatures(vectors: list[Vector], matching: Matching) -> list[NDArray[np.in
         if matching.on:
             signatures = [keep(labels, names) for labels in vector.labels]
         else:
-            signatures = [without(labels, names | {NAME}) for labels in vector.labels]
+            signatures = [without(labels, names | METADATA) for labels in vector.labels]
         out.append(np.array([known.setdefault(one, len(known)) for one in signatures], np.int64))
     return out
 
@@ -229,7 +226,7 @@ def _check_unique(
     pair = [row for row in np.flatnonzero(groups == group) if vector.present[row, step]][:2]
     names = set(matching.labels)
     labels = vector.labels[pair[0]]
-    shown = keep(labels, names) if matching.on else without(labels, names | {NAME})
+    shown = keep(labels, names) if matching.on else without(labels, names | METADATA)
     side = "left" if swapped else "right"
     both = ", ".join(show(vector.labels[row]) for row in reversed(pair))
     raise EvaluationError(
@@ -242,7 +239,7 @@ def _check_unique(
 def _result_labels(ours: Labels, other: Labels, matching: Matching, *, drop: bool) -> Labels:
     """The labels of a result."""
     if drop:
-        ours = without(ours, {NAME})
+        ours = nameless(ours)
     if not matching.group:
         names = set(matching.labels)
         return keep(ours, names) if matching.on else without(ours, names)

@@ -199,6 +199,10 @@ class Windows:
 class Storage:
     """Series by label set.
 
+    Attributes:
+        refused: Series that cannot be evaluated, and why not.
+        version: Counts changes.
+
     Examples:
         >>> storage = Storage()
         >>> storage.append((("__name__", "x"),), [0, 60_000], [1.0, 2.0])
@@ -212,7 +216,7 @@ class Storage:
         self._blocks: list[Block] = []
         self._built: list[Block] | None = None
         self._found: dict[tuple[Matcher, ...], list[Block]] = {}
-        self.histograms: set[Labels] = set()
+        self.refused: dict[Labels, str] = {}
         self.version = 0
 
     def append(self, labels: Labels, times: Iterable[int], values: Iterable[float]) -> None:
@@ -247,12 +251,12 @@ class Storage:
         """The series that satisfy all matchers.
 
         Raises:
-            Unsupported: One of them holds native histograms.
+            Unsupported: One of them is refused.
         """
         if matchers not in self._found:
-            for labels in self.histograms:
+            for labels, reason in self.refused.items():
                 if _all_match(matchers, dict(labels)):
-                    raise Unsupported(show(labels), "native histograms are not evaluated")
+                    raise Unsupported(show(labels), reason)
             found = []
             for block in self._all():
                 rows = _matching_rows(block.labels, matchers)
