@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from replay.api import Detector, Job
-from replay.errors import PluginError
+from replay.errors import PluginError, ReplayError
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,7 +71,7 @@ def owner(point: EntryPoint) -> str:
 
 
 def load(group: str, name: str, noun: str) -> Any:
-    """Load what an entry point names.
+    """Load what the name of an entry point stands for.
 
     Args:
         group: The entry-point group.
@@ -82,17 +82,19 @@ def load(group: str, name: str, noun: str) -> Any:
         PluginError: No such name, two distributions that claim it, or an import that fails; a
             missing dependency is named together with the command that installs it.
     """
+    return _load(_find(group, name, noun), noun)
+
+
+def _find(group: str, name: str, noun: str) -> EntryPoint:
     points = installed(group)
     found = [point for point in points if point.name == name]
     if not found:
         known = {point.name for point in points}
         raise PluginError(f"There is no {noun} {name!r}{near(name, known)}", _one_of(known))
     if len(found) > 1:
-        raise PluginError(
-            f"The {noun} {name!r} is offered by {' and by '.join(map(owner, found))}.",
-            "uninstall one of them",
-        )
-    return _load(found[0], noun)
+        owners = " and by ".join(map(owner, found))
+        raise PluginError(f"The {noun} {name!r} is offered by {owners}.", "uninstall one of them")
+    return found[0]
 
 
 def _load(point: EntryPoint, noun: str) -> Any:
@@ -102,13 +104,13 @@ def _load(point: EntryPoint, noun: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
         top = point.module.partition(".")[0]
-        if missing == point.module or missing.partition(".")[0] == top:
+        if missing.partition(".")[0] == top:
             raise PluginError(
                 f"{place} cannot be imported: there is no {missing}.",
                 f"an environment of its own: another distribution may own the name {top!r}",
             ) from error
         raise PluginError(f"{place} needs {missing!r}.", _pip_line(point, missing)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"{place} cannot be loaded: {_in_words(error)}.") from error
 
 
@@ -397,14 +399,15 @@ class DetectorSpec:
             {'window': 30.0}
 
         """
-        file = re.match(r"(?P<path>.*?\.py)(?::(?P<class>[^:=]*))?(?::(?P<rest>.*))?$", text)
-        if file:
-            found = _class_in_file(Path(file["path"]), file["class"] or "")
-            name, origin, rest = found.__name__, file["path"], file["rest"] or ""
+        first, _, rest = text.partition(":")
+        if first.endswith(".py"):
+            name, _, rest = rest.partition(":")
+            found, origin = _class_in_file(Path(first), name), first
+            name = found.__name__
         else:
-            name, _, rest = text.partition(":")
-            found = detector_class(name)
-            origin = next(owner(point) for point in installed(DETECTORS) if point.name == name)
+            point = _find(DETECTORS, first, "detector")
+            found, origin = _detector(_load(point, "detector"), first), owner(point)
+            name = first
         spec = cls(name, found, _options(name, found, rest), text, origin)
         spec.check()
         return spec
@@ -435,14 +438,16 @@ class DetectorSpec:
 
         Raises:
             PluginError: It cannot be built.
+            ReplayError: It says so itself, in our own words.
         """
         try:
             self.build(Job(""))
-        except Exception as error:
+        except ReplayError:
+            raise
+        except (Exception, SystemExit) as error:
             words = str(error) if isinstance(error, ValueError) else _in_words(error)
             raise PluginError(
-                f"Detector {self.name} cannot be built: {words.rstrip('.')}.",
-                f"alert-replay detectors show {self.name}",
+                f"Detector {self.name} cannot be built: {words.rstrip('.')}."
             ) from error
 
 
@@ -479,7 +484,7 @@ def detector_class(name: str) -> type[Detector]:
         'Burst'
 
     """
-    return _detector(load(DETECTORS, name, "detector"), f"The entry point {name!r}")
+    return _detector(load(DETECTORS, name, "detector"), name)
 
 
 def _options(name: str, cls: type[Detector], text: str) -> dict[str, Any]:
@@ -504,7 +509,7 @@ def _options(name: str, cls: type[Detector], text: str) -> dict[str, Any]:
 
 def _detector(found: Any, place: str) -> type[Detector]:
     if not (isinstance(found, type) and issubclass(found, Detector)):
-        raise PluginError(f"{place} is not a detector.", "a subclass of replay.api.Detector")
+        raise PluginError(f"{place} is not a detector class.", "a subclass of replay.api.Detector")
     if inspect.isabstract(found):
         missing = ", ".join(sorted(found.__abstractmethods__))
         raise PluginError(f"Detector {found.__name__} has no method {missing}.", "write it")
@@ -551,7 +556,7 @@ def _module_at(path: Path, version: int) -> ModuleType:
     sys.modules[name] = module  # dataclasses and pickle look a class's module up there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         if isinstance(error, ModuleNotFoundError) and error.name:
             remedy = f"pip install {error.name.partition('.')[0]}"

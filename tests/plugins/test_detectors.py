@@ -9,7 +9,7 @@ import re
 import pytest
 
 from replay.api import Detector, Job
-from replay.errors import PluginError
+from replay.errors import PluginError, UsageError
 from replay.plugins import (
     DETECTORS,
     DetectorSpec,
@@ -105,7 +105,7 @@ def test_by_class():
     assert DetectorSpec.of(cls, "quick", window=3.0).name == "quick"
     with pytest.raises(PluginError, match=r"TypeError: .*unexpected keyword argument 'windw'"):
         DetectorSpec.of(cls, windw=3.0)
-    with pytest.raises(PluginError, match="is not a detector"):
+    with pytest.raises(PluginError, match="int is not a detector class"):
         DetectorSpec.of(int)
 
 
@@ -125,11 +125,12 @@ def test_by_class():
         ("burst:job=x", r"Detector burst has no option 'job'"),
         ("burst:window=-1", r"Detector burst cannot be built: window must be positive, not -1.0\."),
         ("nowhere.py:Mine", r"There is no file nowhere\.py"),
+        ("burst:window=a.py:Mine", r"Option window of detector burst: 'a\.py:Mine' is not a num"),
         ("FILE", r"Which detector of .*mine\.py\?  Try: .*mine\.py:Mine or Yours or Half"),
         ("FILE:Mien", r"There is no class 'Mien' in .*mine\.py; did you mean 'Mine'\?"),
         ("FILE:Half", r"Detector Half has no method observe"),
-        ("FILE:Note", r"Note in .*mine\.py is not a detector"),
-        ("FILE:helper", r"helper in .*mine\.py is not a detector"),
+        ("FILE:Note", r"Note in .*mine\.py is not a detector class"),
+        ("FILE:helper", r"helper in .*mine\.py is not a detector class"),
         ("FILE:Mine:leas=3", r"Detector Mine has no option 'leas'; did you mean 'least'\?"),
         ("FILE:Mine:least=-1", r"Detector Mine cannot be built: least must not be negative"),
     ],
@@ -146,6 +147,7 @@ def test_what_is_said(text, words, write):
     [
         ("import nothing_of_this_name", r"needs 'nothing_of_this_name'\.  Try: pip install noth"),
         ("import no.such.thing", r"needs 'no'\.  Try: pip install no$"),
+        ("exit(3)", r"cannot be loaded: SystemExit: 3\."),
         ("1/0", r"cannot be loaded: ZeroDivisionError: division by zero\."),
         ("def f(:", r"cannot be loaded: SyntaxError: .*line 1"),
         ("\0", r"cannot be loaded: SyntaxError"),
@@ -156,6 +158,25 @@ def test_files_that_do_not_run(source, words, write):
     for _ in range(2):  # the second time is no different
         with pytest.raises(PluginError, match=words):
             DetectorSpec.parse(f"{path}:Mine")
+
+
+def test_what_a_detector_says_itself_stands(write):
+    path = write(
+        "strict.py",
+        """
+        from replay.api import Detector
+        from replay.errors import UsageError
+
+        class Strict(Detector):
+            def __init__(self, job):
+                raise UsageError("There is no rule file.", "write one")
+
+            def observe(self, alert):
+                return ()
+        """,
+    )
+    with pytest.raises(UsageError, match=r"^There is no rule file\.  Try: write one$"):
+        DetectorSpec.parse(f"{path}:Strict")
 
 
 def test_the_same_name_twice_is_told_apart():
@@ -220,8 +241,8 @@ def test_two_distributions_with_one_name(install):
         ("acme_gone:Other", PLUGIN, r"cannot be imported: there is no acme_gone\.  Try: an env"),
         ("acme_plug.sub:Other", PLUGIN, r"cannot be imported: there is no acme_plug"),
         ("acme_plug:Other", "raise OSError('no disk')", r"cannot be loaded: OSError: no disk\."),
-        ("acme_plug", PLUGIN, r"The entry point 'acme' is not a detector"),
-        ("acme_plug:Other", "class Other: pass", r"The entry point 'acme' is not a detector"),
+        ("acme_plug", PLUGIN, r"acme is not a detector class"),
+        ("acme_plug:Other", "class Other: pass", r"acme is not a detector class"),
     ],
 )
 def test_plug_ins_that_cannot_be_loaded(install, value, source, words):
