@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["METRIC", "ZEROS", "Counters", "History", "Zero", "block_of"]
+__all__ = ["METRIC", "ZEROS", "Census", "Counters", "History", "Zero"]
 
 _T = TypeVar("_T", bound=np.generic)
 
@@ -66,47 +66,76 @@ class History:
     end: float
 
 
-def block_of(
-    history: History, grid: NDArray[np.int64], zero: Zero, vocabulary: Sequence[str] = ()
-) -> Block:
-    """Every counter of a job at every scrape.
+class Census:
+    """Every counter of a job, at any scrapes.
 
     Args:
         history: The job's alerts.
-        grid: int64[m] milliseconds of the scrapes, ascending.
+        scrape: Milliseconds between scrapes, which fall on whole multiples of it.
         zero: See the module.
         vocabulary: The kinds that ``cross`` begins with.
+
+    Attributes:
+        size: How many series there are in the end.
     """
-    width = max(len(history.kinds), 1)
-    pair = history.node.astype(np.int64) * width + history.kind
-    unique, first, which = np.unique(pair, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")  # series in order of their first alert
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    names = [
-        (history.nodes[int(code) // width], history.kinds[int(code) % width])
-        for code in unique[order]
-    ]
-    begun: list[tuple[str, str]] = []
-    if zero == "cross":
-        begun = [(node, kind) for node in history.members for kind in vocabulary]
-    place = {name: row for row, name in enumerate(begun)}
-    rows = np.array([place.setdefault(name, len(place)) for name in names], np.int64)
-    values = np.zeros((len(place), len(grid)))
-    column = np.searchsorted(grid / 1000.0, history.at, side="left")
-    seen = column < len(grid)  # alerts after the last scrape are never seen
-    np.add.at(values, (rows[rank[which.reshape(-1)]][seen], column[seen]), 1.0)
-    np.cumsum(values, axis=1, out=values)
-    present = values > 0
-    if zero == "seen":
-        present[:] = True
-    present[: len(begun)] = True
-    if zero == "two-step":
-        before = np.zeros_like(present)
-        before[:, 1:] = present[:, :-1]
-        values[present & ~before] = 0.0
-    labels = [series_labels(history.job, node, kind) for node, kind in place]
-    return Block.dense(labels, grid, values, present)
+
+    def __init__(
+        self, history: History, scrape: int, zero: Zero, vocabulary: Sequence[str] = ()
+    ) -> None:
+        width = max(len(history.kinds), 1)
+        pair = history.node.astype(np.int64) * width + history.kind
+        unique, first, which = np.unique(pair, return_index=True, return_inverse=True)
+        names: dict[tuple[str, str], int] = {}
+        if zero == "cross":
+            for node in history.members:
+                for kind in vocabulary:
+                    names[node, kind] = len(names)
+        begun = len(names)
+        place = np.zeros(len(unique), np.int64)
+        for number in np.argsort(first, kind="stable"):  # in order of their first alert
+            code = int(unique[number])
+            name = (history.nodes[code // width], history.kinds[code % width])
+            place[number] = names.setdefault(name, len(names))
+        self._row = place[which.reshape(-1)]
+        self._at = history.at
+        self._labels = [series_labels(history.job, node, kind) for node, kind in names]
+        self._shown = np.full(len(names), np.iinfo(np.int64).min)
+        if zero != "seen" and len(unique):
+            shown = np.array([_scrape_at(at, scrape) for at in history.at[first].tolist()])
+            late = place >= begun
+            self._shown[place[late]] = shown[late]
+        self._two_step = zero == "two-step"
+        self.size = len(names)
+
+    def block(self, grid: NDArray[np.int64]) -> Block:
+        """The series that are there by the last of some scrapes.
+
+        Args:
+            grid: int64[m] milliseconds, ascending.
+        """
+        there = np.flatnonzero(self._shown <= grid[-1]) if len(grid) else np.zeros(0, np.int64)
+        rank = np.full(self.size, -1)
+        rank[there] = np.arange(len(there))
+        values = np.zeros((len(there), len(grid)))
+        moments = grid / 1000.0
+        end = int(np.searchsorted(self._at, moments[-1], side="right")) if len(grid) else 0
+        row, column = rank[self._row[:end]], np.searchsorted(moments, self._at[:end], side="left")
+        np.add.at(values, (row, column), 1.0)
+        np.cumsum(values, axis=1, out=values)
+        shown = self._shown[there, None]
+        if self._two_step:
+            values[grid == shown] = 0.0
+        return Block.dense([self._labels[number] for number in there], grid, values, grid >= shown)
+
+
+def _scrape_at(at: float, scrape: int) -> int:
+    """The first scrape that sees what happened at ``at`` seconds."""
+    tick = int(np.ceil(at * 1000 / scrape)) * scrape
+    while tick / 1000.0 < at:
+        tick += scrape
+    while (tick - scrape) / 1000.0 >= at:
+        tick -= scrape
+    return tick
 
 
 class Counters:

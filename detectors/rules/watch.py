@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from detectors.rules.counters import Counters, History, block_of
+from detectors.rules.counters import Census, Counters, History
 from detectors.rules.errors import EvaluationError
 from detectors.rules.evaluation import Evaluator
 from detectors.rules.groups import Alerts, Change, Element, identity, recorded
 from detectors.rules.labels import NAME, Labels, show
-from detectors.rules.series import STALE, Block, Storage, Vector
+from detectors.rules.series import STALE, Storage, Vector
 from replay.api import Job, Verdict
 
 if TYPE_CHECKING:
@@ -294,20 +294,9 @@ class Evaluation:
     def _write(self, state: _State, at: int, found: Elements) -> None:
         """Store what a rule recorded, or its alerts."""
         if state.alerts is None:
-            try:
-                samples = _recordings(state.elements(found))
-            except EvaluationError as error:
-                state.error = error.what
-                return
+            _record(state, at, found, self.storage)
         elif self._keep_alerts:
-            samples = _alert_samples(state.alerts)
-        else:
-            return
-        for labels in state.recorded - samples.keys():
-            self.storage.append(labels, [at], [STALE])
-        for labels, value in samples.items():
-            self.storage.append(labels, [at], [value])
-        state.recorded = frozenset(samples)
+            _store(state, at, _alert_samples(state.alerts), self.storage)
 
 
 class Watch:
@@ -430,55 +419,73 @@ def verdicts_of(
     return [(at, verdict) for at, here in changes.items() for verdict in book.take(here)]
 
 
+_CELLS = 1_000_000
+"""How many series times instants are evaluated at once: what bounds the memory of a long job."""
+
+
 def changes_of(program: Program, history: History) -> dict[int, Changes]:
     """What the alerts of a rule file do over a whole job, by time, ascending."""
     if program.sequential:
         return _replayed(program, history)
     settings = program.settings
     start = first_tick(float(history.at[0]) if len(history.at) else None, program)
-    grid = ticks(start, history.end, settings.scrape, 0)
+    census = Census(history, settings.scrape, settings.zero, settings.vocabulary)
+    scrapes = ticks(start, history.end, settings.scrape, 0)
+    states = _states(program)
+    due = [
+        ticks(start, history.end, program.period(state.group), settings.eval_offset)
+        for state in states
+    ]
     storage = Storage()
-    storage.add(block_of(history, grid, settings.zero, settings.vocabulary))
     evaluator = _evaluator(program, storage)
     by_time: dict[int, Changes] = {}
-    for state in _states(program):
-        times = ticks(start, history.end, program.period(state.group), settings.eval_offset)
-        query_times = times - state.group.query_offset
-        columns = _evaluated(evaluator, state, query_times)
-        if state.alerts is None:
-            block = _recorded_block(state, query_times, columns)
-            if block is not None:
-                storage.add(block)
-            continue
-        for at, found in zip(times.tolist(), columns, strict=True):
-            for change in state.step(at, found):
-                by_time.setdefault(at, []).append((state.rule, change))
+    width = max(64, _CELLS // max(1, census.size)) * settings.scrape
+    last = int(history.end * 1000) + 1
+    for begin in range(start, last + 1, width):
+        seen = scrapes[_between(scrapes, begin - program.reach, begin + width)]
+        storage.replace(census.block(seen), begin - program.reach)
+        for state, times in zip(states, due, strict=True):
+            mine = times[_between(times, begin, begin + width)]
+            _pass(evaluator, state, mine, by_time)
     return dict(sorted(by_time.items()))
 
 
-def _recorded_block(state: _State, times: Times, columns: list[Elements | None]) -> Block | None:
-    """What a recording rule wrote over the whole job."""
-    place: dict[Labels, int] = {}
-    cells: list[tuple[int, int, float]] = []
-    before: set[int] = set()
-    for step, found in enumerate(columns):
-        if found is None:
-            continue
-        try:
-            samples = _recordings(state.elements(found))
-        except EvaluationError:
-            continue
-        rows = {place.setdefault(labels, len(place)): value for labels, value in samples.items()}
-        cells += [(row, step, STALE) for row in before - rows.keys()]
-        cells += [(row, step, value) for row, value in rows.items()]
-        before = set(rows)
-    if not place:
-        return None
-    values, present = np.zeros((len(place), len(times))), np.zeros((len(place), len(times)), bool)
-    row_of, step_of = np.array([cell[:2] for cell in cells], np.int64).T
-    values[row_of, step_of] = np.array([cell[2] for cell in cells])
-    present[row_of, step_of] = True
-    return Block.dense(list(place), times, values, present)
+def _between(times: Times, begin: int, end: int) -> slice:
+    """The times from ``begin`` on and before ``end``."""
+    return slice(*np.searchsorted(times, [begin, end]).tolist())
+
+
+def _pass(evaluator: Evaluator, state: _State, times: Times, by_time: dict[int, Changes]) -> None:
+    """Evaluate a rule at some times, and let it record or its alerts change."""
+    query_times = times - state.group.query_offset
+    columns = _evaluated(evaluator, state, query_times)
+    if state.alerts is None:
+        for at, found in zip(query_times.tolist(), columns, strict=True):
+            if found is not None:
+                _record(state, at, found, evaluator.storage)
+        return
+    for at, found in zip(times.tolist(), columns, strict=True):
+        if found or state.alerts.active:
+            for change in state.step(at, found):
+                by_time.setdefault(at, []).append((state.rule, change))
+
+
+def _record(state: _State, at: int, found: Elements, storage: Storage) -> None:
+    """Store what a recording rule gave, and end the series it gave no more."""
+    try:
+        samples = _recordings(state.elements(found))
+    except EvaluationError as error:
+        state.error = error.what
+        return
+    _store(state, at, samples, storage)
+
+
+def _store(state: _State, at: int, samples: dict[Labels, float], storage: Storage) -> None:
+    for labels in state.recorded - samples.keys():
+        storage.append(labels, [at], [STALE])
+    for labels, value in samples.items():
+        storage.append(labels, [at], [value])
+    state.recorded = frozenset(samples)
 
 
 def _replayed(program: Program, history: History) -> dict[int, Changes]:

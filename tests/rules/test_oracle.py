@@ -9,7 +9,7 @@ import promtool
 import pytest
 import rule_shapes
 
-from detectors.rules.counters import block_of
+from detectors.rules.counters import Census
 from detectors.rules.durations import format_duration
 from detectors.rules.errors import EvaluationError
 from detectors.rules.evaluation import Evaluator
@@ -29,7 +29,7 @@ def test_the_same_alerts_fire_at_the_same_steps(small_job, tmp_path, seed):
     history = small_job(seed, end=480.0)
     program = Program(parse_rules(rules), Settings("prometheus2"))
     grid = ticks(0, history.end, 15_000, 0)
-    series = promtool.series_lines(block_of(history, grid, "none"))
+    series = promtool.series_lines(Census(history, 15_000, "none").block(grid))
     times = grid.tolist()
     theirs = promtool.firing(tmp_path, series, rules, [format_duration(at) for at in times])
     changes = changes_of(program, history)
@@ -45,7 +45,7 @@ def test_the_same_alerts_fire_at_the_same_steps(small_job, tmp_path, seed):
 def test_expressions_have_the_same_values(small_job, tmp_path, seed):
     draw = random.Random(100 + seed)
     history = small_job(seed + 50)
-    block = block_of(history, ticks(0, history.end, 15_000, 0), "none")
+    block = Census(history, 15_000, "none").block(ticks(0, history.end, 15_000, 0))
     storage = Storage()
     storage.add(block)
     evaluator = Evaluator(storage, "prometheus2", subquery_step=15_000)
@@ -79,7 +79,7 @@ def _unit_test(draw, history, folder):
     rules = rule_shapes.rule_file(draw, 6)
     (folder / "rules.yml").write_text(rules)
     grid = ticks(0, history.end, 15_000, 0)
-    series = promtool.series_lines(block_of(history, grid, "none"))
+    series = promtool.series_lines(Census(history, 15_000, "none").block(grid))
     moment = format_duration(draw.choice(grid.tolist()[4:]))
     (fired,) = promtool.firing(folder, series, rules, [moment])
     fired = sorted(fired)

@@ -10,7 +10,7 @@ import rule_shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detectors.rules.counters import Counters, History, block_of
+from detectors.rules.counters import Census, Counters, History
 from detectors.rules.detector import Rules
 from detectors.rules.files import parse_rules
 from detectors.rules.program import Program, Settings
@@ -221,7 +221,7 @@ def test_counters_agree(small_job, zero):
     history = small_job(8)
     vocabulary = ("ecc", "hang", "never")
     grid = ticks(0, history.end, 15_000, 0)
-    whole = block_of(history, grid, zero, vocabulary)
+    whole = Census(history, 15_000, zero, vocabulary).block(grid)
     counters = Counters("Job1", history.members, zero, vocabulary, 10**9)
     number = 0
     for at in grid.tolist():
@@ -254,7 +254,7 @@ def test_zero_policies():
     def shown(zero, vocabulary=()):
         return {
             dict(labels)["event"]: block.values[block.index[row, 0] : block.index[row, -1]].tolist()
-            for block in [block_of(history, grid, zero, vocabulary)]
+            for block in [Census(history, 15_000, zero, vocabulary).block(grid)]
             for row, labels in enumerate(block.labels)
         }
 
