@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,6 +55,7 @@ class TraceBuilder:
         self._jobs: list[TraceJob] = []
         self._places: list[Place] = []
         self._tallies: list[Tally] = []
+        self._starts, self._spans = array("q"), array("q")  # nanoseconds, a job each
         self._pieces: list[pa.RecordBatch] = []
 
     def add_job(
@@ -82,6 +84,8 @@ class TraceBuilder:
         self._jobs.append(job)
         self._places.append(place)
         self._tallies.append(Tally(job))
+        self._starts.append(job.start_ns)
+        self._spans.append(job.duration_ns)
         return number
 
     def refuse(self, record: Mapping[str, Any]) -> None:
@@ -94,7 +98,8 @@ class TraceBuilder:
         job = self._jobs.pop()
         del self.numbers[job.id]
         self.refused.add(job.id)
-        del self._places[number:], self._tallies[number:]
+        for each in (self._places, self._tallies, self._starts, self._spans):
+            del each[number:]
 
     def add_events(self, rows: Rows) -> None:
         """Take in rows of events, in the order of the file.
@@ -105,8 +110,7 @@ class TraceBuilder:
         inspection = Inspection(rows, self.findings)
         ip, event = inspection.names("ip"), inspection.names("event")
         texts, ns = inspection.times()
-        starts = np.array([job.start_ns for job in self._jobs], np.int64)
-        at = inspection.offsets(texts, ns, starts[rows.job])
+        at = inspection.offsets(texts, ns, np.frombuffer(self._starts, np.int64)[rows.job])
         columns = [pa.array(rows.job), ip, texts, event, pa.array(at)]
         piece = pa.RecordBatch.from_arrays(columns, schema=EVENTS)
         good = _together(rows.job, inspection.bad, len(self._jobs))
@@ -155,8 +159,8 @@ class TraceBuilder:
         if self.outside == "keep":
             return piece
         at = piece.column("at").to_numpy()
-        spans = np.array([job.duration_ns for job in self._jobs], np.int64)
-        clipped = np.clip(at, 0, spans[piece.column("job").to_numpy()])
+        spans = np.frombuffer(self._spans, np.int64)[piece.column("job").to_numpy()]
+        clipped = np.clip(at, 0, spans)
         if self.outside == "drop":
             return piece.filter(pa.array(at == clipped))
         return piece.set_column(4, EVENTS.field("at"), pa.array(clipped))

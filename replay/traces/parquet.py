@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from replay.traces.records import BadJsonError, load_json
 from replay.traces.texts import Column, as_names, as_text, misfit, utf8_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -163,6 +163,8 @@ class _Table:
 
     Attributes:
         path: The file.
+        schema: Its columns.
+        int96: Those that hold the old sort of timestamp.
         keys: The columns it must have; none when it is no part of a trace.
     """
 
@@ -171,10 +173,9 @@ class _Table:
         self.findings = findings
         if head(file)[:4] != PARQUET_MAGIC:
             raise TraceError("not a Parquet file, though named so", path)
-        with _guarded(path):
-            self.schema = pq.ParquetFile(path).schema_arrow
-            names = [name for name in _NAMES if _is_plain_text(self.schema, name)]
-            self.file = pq.ParquetFile(path, read_dictionary=names)
+        with _guarded(path), pq.ParquetFile(path) as table:
+            self.schema = table.schema_arrow
+            self.int96 = _int96(table.schema)
         self.keys = self._keys()
 
     def batches(self) -> Iterator[_Batch]:
@@ -184,10 +185,14 @@ class _Table:
             TraceError: The file is broken, and findings are strict.
         """
         done = 0
+        keys, names = list(self.keys), [name for name in _NAMES if name in self.keys]
         try:
-            with _guarded(self.path):
-                batches = self.file.iter_batches(_ROWS, columns=list(self.keys))
-                for batch in _ahead(_pooled(batches)):
+            with (
+                _guarded(self.path),
+                pq.ParquetFile(self.path, read_dictionary=names) as table,
+                closing(_ahead(_pooled(table.iter_batches(_ROWS, columns=keys)))) as batches,
+            ):
+                for batch in batches:
                     columns = {key: as_text(batch.column(key)) for key in self.keys}
                     yield self._decodable(_Batch(self.path, done, columns))
                     done += len(batch)
@@ -239,24 +244,17 @@ class _Table:
 
     def _misfit(self, key: str) -> str | None:
         what = misfit(self.schema.field(key).type, time=key.endswith("_time"))
-        if what is None and self._is_int96(key):
-            with _guarded(self.path):
-                seconds = pq.ParquetFile(self.path, coerce_int96_timestamp_unit="s")
-                times: Column = seconds.read([key]).column(0).cast(pa.int64())
+        if what is None and key in self.int96:  # nanoseconds may have wrapped around
+            seconds = pq.ParquetFile(self.path, coerce_int96_timestamp_unit="s")
+            with _guarded(self.path), seconds as table:
+                times: Column = table.read([key]).column(0).cast(pa.int64())
             first, last = pc.min(times).as_py(), pc.max(times).as_py()
             if first is not None and not -_SECONDS < first <= last < _SECONDS:
                 return "timestamps outside the years 1678 to 2261"
         return what
 
-    def _is_int96(self, key: str) -> bool:
-        columns = self.file.schema
-        return any(
-            columns.column(i).path == key and columns.column(i).physical_type == "INT96"
-            for i in range(len(columns))
-        )
 
-
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
     """The same batches, the next one decoded on a thread while this one is worked on."""
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, batches, None)
@@ -268,11 +266,13 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _pooled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in larger batches: hubs write files in groups of a thousand rows."""
     pool: list[pa.RecordBatch] = []
+    rows = 0
     for batch in batches:
-        if pool and sum(map(len, pool)) + len(batch) > _ROWS:
+        if pool and rows + len(batch) > _ROWS:
             yield _one(pool)
-            pool = []
+            pool, rows = [], 0
         pool.append(batch)
+        rows += len(batch)
     if pool:
         yield _one(pool)
 
@@ -283,8 +283,10 @@ def _one(pool: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(pool).unify_dictionaries().combine_chunks().to_batches()[0]
 
 
-def _is_plain_text(schema: pa.Schema, name: str) -> bool:
-    return schema.names.count(name) == 1 and misfit(schema.field(name).type) is None
+def _int96(schema: Any) -> set[str]:
+    """Columns of the old sort of timestamp."""
+    columns = (schema.column(i) for i in range(len(schema)))
+    return {column.path for column in columns if column.physical_type == "INT96"}
 
 
 def _not_utf8(_: int) -> tuple[str, str | None, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 from datetime import datetime
 
 import pyarrow as pa
@@ -286,6 +287,24 @@ def test_rows_of_jobs_may_be_mixed_and_in_small_groups(tmp_path):
     by_name = events.sort_by("job_id")
     pq.write_table(by_name, tables / "events.parquet", row_group_size=50)
     assert open_trace(tables) == trace
+
+
+def test_files_are_open_one_at_a_time(tmp_path):
+    records = [{**JOB, "job_id": f"Job{i}"} for i in range(1, 151)]
+    trace = open_trace(write_lines(tmp_path / "a.jsonl", records))
+    tables = write(trace, tmp_path / "tables", "parquet")
+    events = pq.read_table(tables / "events.parquet")
+    (tables / "events.parquet").unlink()
+    for i in range(150):
+        shard = tables / f"events-{i:05}-of-00150.parquet"
+        pq.write_table(events.slice(2 * i, 2), shard, row_group_size=1)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, most))
+    try:
+        assert open_trace(tables) == trace
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_very_many_jobs_may_be_mixed(tmp_path):
