@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from replay.cli.brokers import kafka_options, settings_of
 from replay.cli.judging import GATES, POLICY, options, policy_of, publish, references, words
 from replay.cli.output import note
+from replay.errors import UsageError
 
 if TYPE_CHECKING:
     from replay.scoring import Score, VerdictLog
@@ -20,7 +22,16 @@ __all__ = ["score"]
 @click.command()
 @click.option("--trace", "trace_path", required=True, metavar="PATH", help="The trace.")
 @click.option("--format", "form", help="folders, jsonl or parquet, where a path holds several.")
-@click.option("--verdicts", required=True, metavar="FILE", help="JSON lines or Parquet.")
+@click.option("--verdicts", metavar="FILE", help="JSON lines or Parquet.")
+@click.option("--from", "topic", metavar="URL", help="Or kafka://host:port/verdicts.")
+@click.option("--run", "run_id", metavar="ID", help="Of that topic; the newest unless given.")
+@click.option(
+    "--idle-exit",
+    default="30s",
+    show_default=True,
+    metavar="T",
+    help="Take the topic as it is when nothing came for so long.",
+)
 @click.option(
     "--detectors", default="", metavar="A,B", help="Detectors that may have said nothing."
 )
@@ -29,12 +40,16 @@ __all__ = ["score"]
 @click.option("--curves", is_flag=True, help="Add threshold sweeps and delay curves to the JSON.")
 @click.option("--seed", default=0, show_default=True, help="Of the resampling.")
 @click.option("--out", type=click.Path(), help="Keep verdicts and score in this folder.")
+@kafka_options
 @options(POLICY, GATES)
-def score(**given: Any) -> None:
+@click.pass_context
+def score(ctx: click.Context, /, **given: Any) -> None:
     """Score a verdict log against the truth of a trace.
 
     A log has one verdict a line: detector, job_id, ip (null for the whole job, or a list),
     event_time, and if need be seq, action (raise or retract), score, reason, evidence.
+
+    A topic of verdicts is read until every job is judged, each verdict once.
     """
     from replay import traces
     from replay.scoring import onsets_beside, read_log, read_onsets
@@ -42,11 +57,19 @@ def score(**given: Any) -> None:
 
     policy = policy_of(given, given["seed"])
     trace = traces.open(given["trace_path"], form=given["form"])
-    log = read_log(given["verdicts"])
     jobs = words(given["jobs"])
-    if jobs:
-        trace, log = _only(trace, log, jobs)
     declared = words(given["detectors"])
+    whole = True
+    if given["topic"]:
+        trace = trace.select(jobs) if jobs else trace
+        log, judges, whole = _collected(trace, given)
+        declared = declared or judges
+    elif given["verdicts"]:
+        log = read_log(given["verdicts"])
+        if jobs:
+            trace, log = _only(trace, log, jobs)
+    else:
+        raise UsageError("Which verdicts?", "--verdicts FILE, or --from kafka://host:port/verdicts")
     truth = given["truth"]
     result = judge(
         trace,
@@ -56,11 +79,31 @@ def score(**given: Any) -> None:
         baselines=references({*declared, *log.words("detector")}),
         onsets=read_onsets(truth) if truth else onsets_beside(given["trace_path"]),
         curves=given["curves"],
-        settings={"comparable": not jobs},
+        settings={"comparable": whole and not jobs, "complete": whole},
     )
     if given["out"]:
         _keep(Path(given["out"]), log, result)
     publish(result, given)
+    if not whole:
+        ctx.exit(1)
+
+
+def _collected(trace: Trace, given: dict[str, Any]) -> tuple[VerdictLog, tuple[str, ...], bool]:
+    """The verdicts of a topic, who gave them, and whether every job is judged."""
+    from replay.scoring import VerdictLog
+    from replay.timeline.schedule import seconds
+    from replay.transports.kafka.collect import collect
+
+    found = collect(
+        settings_of(given["topic"], given),
+        trace.job_ids,
+        run=given["run_id"],
+        idle=seconds(given["idle_exit"]),
+        note=note,
+    )
+    for line in found.sentences():
+        note(line)
+    return VerdictLog.of(trace, found.verdicts, found.detectors), found.detectors, found.complete
 
 
 def _only(trace: Trace, log: VerdictLog, jobs: tuple[str, ...]) -> tuple[Trace, VerdictLog]:
@@ -73,8 +116,6 @@ def _only(trace: Trace, log: VerdictLog, jobs: tuple[str, ...]) -> tuple[Trace, 
 
 
 def _keep(folder: Path, log: VerdictLog, result: Score) -> None:
-    from replay.errors import UsageError
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
         log.write(folder / "verdicts.jsonl")

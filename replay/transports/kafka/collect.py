@@ -11,7 +11,7 @@ from replay.transports.kafka.clients import client
 from replay.transports.wire import Judged, PoisonError, decode_verdict, verdict_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from replay.messages import TimedVerdict
     from replay.transports.kafka.clients import Consumer
@@ -52,6 +52,25 @@ class Collected:
         """Whether every job was judged to its end, on every alert."""
         ends = self.judged.values()
         return not self.missing and all(end.complete and not end.missing for end in ends)
+
+    def sentences(self) -> Iterator[str]:
+        """What a person should know of it."""
+        yield f"run {self.run}: {len(self.verdicts)} verdicts on {len(self.judged)} jobs"
+        if self.duplicates:
+            yield f"{self.duplicates} verdicts came again and were dropped"
+        if self.conflicts:
+            yield f"{self.conflicts} of them did not say the same: a detector is not deterministic"
+        if self.poisoned:
+            yield f"{self.poisoned} records made no sense"
+        for job, end in self.judged.items():
+            if end.missing:
+                yield f"{job}: {end.missing} of {end.count} alerts never reached the detectors"
+            if not end.complete:
+                yield f"{job}: the replay was stopped before its end"
+            for detector, why in end.failed.items():
+                yield f"{job}: detector {detector} was stopped: {why}"
+        if self.missing:
+            yield f"not judged to the end: {', '.join(self.missing)}"
 
 
 class _Run:

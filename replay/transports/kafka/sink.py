@@ -54,6 +54,10 @@ class KafkaSink:
         """Wait until every record is acknowledged, then let go; raises as :meth:`publish`."""
         self._outbox.close()
 
+    def abandon(self) -> None:
+        """Let go at once; what is under way gets a few seconds."""
+        self._outbox.close(at_once=True)
+
     def __enter__(self) -> Self:
         return self
 
@@ -63,7 +67,10 @@ class KafkaSink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._outbox.close(at_once=error is not None)
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
 
     @property
     def report(self) -> Sending:

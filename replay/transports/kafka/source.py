@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Self
 
 from replay.errors import TransportError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaSource"]
 
 AT_ONCE = 5000
+_LOOK_S = 0.2  # how often to look whether the end has become known
 
 
 class KafkaSource:
@@ -31,6 +33,7 @@ class KafkaSource:
         note: Told, in a sentence, of every record that makes no sense.
 
     Attributes:
+        ends: As given; may be set later, from any thread, when it becomes known.
         counters: Losses and repeats seen.
         poisoned: Records that made no sense.
 
@@ -55,7 +58,8 @@ class KafkaSource:
             )
         self.counters = Counters()
         self.poisoned = 0
-        self._ends = ends
+        self.ends = ends
+        self._ended = 0
         self._note = note
         self._settings = settings
         self._decoders = [Decoder(self.counters, run=run) for _ in range(partitions)]
@@ -70,8 +74,16 @@ class KafkaSource:
         """
         if self._closed:
             raise TransportError(f"The source of topic {self._settings.topic!r} is closed.")
-        if self._ends is not None and self._ends <= 0:
-            return None
+        deadline = time.monotonic() + timeout
+        while self.ends is None or self._ended < self.ends:
+            left = max(deadline - time.monotonic(), 0.0)
+            if messages := self._read(min(left, _LOOK_S)):
+                return messages
+            if left == 0:
+                return []
+        return None
+
+    def _read(self, timeout: float) -> list[Message]:
         messages: list[Message] = []
         for record in self._consumer.poll(timeout, AT_ONCE):
             try:
@@ -79,8 +91,7 @@ class KafkaSource:
             except PoisonError as error:
                 self.poisoned += 1
                 self._note(f"partition {record.partition}, offset {record.offset}: {error}")
-        if self._ends is not None:
-            self._ends -= sum(isinstance(message, JobEnded) for message in messages)
+        self._ended += sum(isinstance(message, JobEnded) for message in messages)
         return messages
 
     def close(self) -> None:
