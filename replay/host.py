@@ -153,7 +153,6 @@ class JobHost:
 
     Attributes:
         tally: Costs, failures, and what was refused.
-        ended: Whether the job is over.
 
     Raises:
         ValueError: Two detectors have one name.
@@ -169,7 +168,6 @@ class JobHost:
         tally: Tally | None = None,
     ) -> None:
         self.tally = Tally() if tally is None else tally
-        self.ended = False
         self._detectors = tuple(detectors)
         self._observer = Observer() if observer is None else observer
         self._wall = wall
@@ -190,34 +188,34 @@ class JobHost:
         Raises:
             TransportError: Alerts came out of order.
         """
-        if why := self._refusal(message):
-            self.tally.refused[why] += 1
-            return []
         if isinstance(message, JobStarted):
-            self.ended = False
-            self._watch = _Watch(
-                message, self._detectors, self.tally, self._observer, self._wall, self._perf
-            )
-            return []
-        if self._watch is None:
-            return []
-        if isinstance(message, AlertSlice):
-            return self._watch.deliver(message)
-        if isinstance(message, Watermark):
-            return self._watch.pass_time(message.at)
-        self.ended = True
-        return self._watch.finish(message)
+            return self._begin(message)
+        watch = self._watch
+        if watch is None or message.epoch > watch.epoch:
+            return self._refuse("before start")
+        if message.epoch < watch.epoch:
+            return self._refuse("old epoch")
+        if watch.ended:
+            return self._refuse("after end")
+        return watch.take(message)
 
-    def _refusal(self, message: Message) -> str:
-        """Why a message is not taken; empty if it is."""
-        epoch = -1 if self._watch is None else self._watch.epoch
-        if message.epoch < epoch:
-            return "old epoch"
-        if isinstance(message, JobStarted):
-            return "started twice" if message.epoch == epoch else ""
-        if message.epoch > epoch:
-            return "before start"
-        return "after end" if self.ended else ""
+    @property
+    def ended(self) -> bool:
+        """Whether the job is over."""
+        return self._watch is not None and self._watch.ended
+
+    def _begin(self, start: JobStarted) -> list[TimedVerdict]:
+        if self._watch is not None and start.epoch <= self._watch.epoch:
+            same = start.epoch == self._watch.epoch
+            return self._refuse("started twice" if same else "old epoch")
+        self._watch = _Watch(
+            start, self._detectors, self.tally, self._observer, self._wall, self._perf
+        )
+        return []
+
+    def _refuse(self, why: str) -> list[TimedVerdict]:
+        self.tally.refused[why] += 1
+        return []
 
 
 class _Seat:
@@ -243,7 +241,7 @@ class _Seat:
         if wake_at is None:
             self.due = math.inf
         elif wake_at > now:
-            self.due = wake_at
+            self.due = float(wake_at)
         elif wake_at <= now and not woken:
             self.due = now
         else:
@@ -255,7 +253,7 @@ class _Watch:
 
     __slots__ = (
         "_at", "_delivered", "_newest", "_observer", "_passed", "_perf", "_seats", "_slice", "_start",
-        "_tally", "_wall", "epoch",
+        "_tally", "_wall", "ended", "epoch",
     )  # fmt: skip
 
     def __init__(
@@ -268,6 +266,7 @@ class _Watch:
         perf: Callable[[], int],
     ) -> None:
         self.epoch = start.epoch
+        self.ended = False
         self._start = start
         self._tally = tally
         self._observer = observer
@@ -282,7 +281,15 @@ class _Watch:
         for seat, spec in zip(self._seats, detectors, strict=True):
             self._ask(seat, start.at, seat.take, spec, start.job)
 
-    def deliver(self, message: AlertSlice) -> list[TimedVerdict]:
+    def take(self, message: AlertSlice | Watermark | JobEnded) -> list[TimedVerdict]:
+        """Let the detectors answer one message."""
+        if isinstance(message, AlertSlice):
+            return self._deliver(message)
+        if isinstance(message, Watermark):
+            return self._pass_time(message.at)
+        return self._finish(message)
+
+    def _deliver(self, message: AlertSlice) -> list[TimedVerdict]:
         """Wake whoever is due before these alerts, then hand them round."""
         batch = self._unseen(message.batch)
         if batch is None:
@@ -300,19 +307,20 @@ class _Watch:
             said += self._ask(seat, at, seat.detector.observe_batch, batch, slice_=message)
         return said
 
-    def pass_time(self, at: float) -> list[TimedVerdict]:
+    def _pass_time(self, at: float) -> list[TimedVerdict]:
         """Wake whoever is due up to ``at``: no more alerts will come from then."""
         self._passed = max(self._passed, at)
         return self._wake(at, inclusive=True)
 
-    def finish(self, message: JobEnded) -> list[TimedVerdict]:
+    def _finish(self, message: JobEnded) -> list[TimedVerdict]:
         """Ask for last words, and let the detectors go."""
-        said = self.pass_time(message.at)
+        said = self._pass_time(message.at)
         for seat in self._seats:
             said += self._ask(seat, message.at, seat.detector.finish)
         self._tally.missing += max(0, message.count - self._delivered)
         self._seats = []
         self._slice = None
+        self.ended = True
         return said
 
     def _unseen(self, batch: AlertBatch) -> AlertBatch | None:
