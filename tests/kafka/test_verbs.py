@@ -19,6 +19,7 @@ from replay.engine import Playback, Player
 from replay.host import Host
 from replay.plugins import parse_detectors
 from replay.runner import run
+from replay.scoring import read_log
 from replay.timeline import Timeline
 from replay.transports.kafka.relay import Relay
 from replay.transports.kafka.settings import Settings
@@ -29,22 +30,33 @@ DETECTORS = ("burst", "loudest", "first-alert")
 FLAGS = [word for name in DETECTORS for word in ("--detector", name)]
 
 
-def test_publish_detect_score_is_run_in_three_steps(apache, topic, capsys):
+def test_publish_detect_score_is_run_in_three_steps(apache, topic, tmp_path, capsys):
     alerts, verdicts = (f"kafka://{apache.address}/{topic}-{part}" for part in "av")
     assert run_verb(["publish", SAMPLE, "--to", alerts, "--json"]) == 0
     published = json.loads(capsys.readouterr().out)
     words = ["detect", "--from", alerts, "--to", verdicts, "--group", topic, "--workers", "2"]
     assert run_verb([*words, *FLAGS, "--idle-exit", "5s", "--json"]) == 0
     works = json.loads(capsys.readouterr().out)["workers"]
-    assert run_verb(["score", "--trace", SAMPLE, "--from", verdicts, "--json"]) == 0
+    words = ["score", "--trace", SAMPLE, "--from", verdicts, "--json", "--out", str(tmp_path)]
+    assert run_verb(words) == 0
     captured = capsys.readouterr()
-    alone = run(SAMPLE, DETECTORS, baselines=False).score.document()
-    scored = json.loads(captured.out)
-    assert metrics(scored) == metrics(json.loads(json.dumps(alone)))
+    alone = run(SAMPLE, DETECTORS, baselines=False)
+    assert rows(read_log(tmp_path / "verdicts.jsonl")) == rows(alone.log)
+    scored, expected = metrics(json.loads(captured.out)), metrics(alone.score.document())
+    common = scored["burst"].keys() & expected["burst"].keys()
+    assert {"tp", "fp", "f1", "job_f1", "map"} <= common
+    for name in DETECTORS:
+        assert {key: scored[name][key] for key in common} == {
+            key: expected[name][key] for key in common
+        }
     assert published["kafka"]["acked"] == published["kafka"]["sent"] > published["alerts"]
     assert sum(work["alerts"] for work in works) == published["alerts"]
     assert sum(work["jobs"] for work in works) == len(replay.traces.open(SAMPLE))
     assert f"run {published['run']}: " in captured.err
+
+
+def rows(log):
+    return [{key: value for key, value in row.items() if "wall" not in key} for row in log.rows()]
 
 
 def metrics(document):
