@@ -38,7 +38,7 @@ def folder_names(job_ids: Iterable[str]) -> list[str]:
 
     Examples:
         >>> folder_names(["Job1", "../x", "CON", "job1"])
-        ['Job1', '%2E.%2Fx', '%43ON', 'job1~2a3e2c8b']
+        ['Job1', '%2E.%2Fx', '%43ON', 'job1~cc5ebc64']
 
     """
     names: list[str] = []
