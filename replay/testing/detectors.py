@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import doctest
-import functools
 import gc
-import importlib
 import io
 import itertools
-import operator
-import os
 import pickle
-import subprocess
 import sys
 import tracemalloc
 import types
 import typing
 from collections import deque
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +20,8 @@ import numpy as np
 from replay.api import AlertBatch, Detector, Job
 from replay.host import JobHost
 from replay.messages import AlertSlice, JobEnded, TimedVerdict, Watermark
-from replay.plugins import DetectorSpec, Option, module_in_file, options_of
+from replay.plugins import DetectorSpec, Option, options_of
+from replay.testing.processes import verdicts_elsewhere
 from replay.testing.streams import (
     TINY_TRACES,
     Check,
@@ -35,8 +29,11 @@ from replay.testing.streams import (
     TinyTrace,
     batches,
     bound,
+    raise_failure,
+    said_to_each,
     spec_of,
     stream,
+    verdicts,
 )
 
 if TYPE_CHECKING:
@@ -70,14 +67,6 @@ def detector_checks(detector: DetectorSpec | type[Detector] | str) -> list[Check
 # --- playing ----------------------------------------------------------------------------------
 
 
-def _said(spec: DetectorSpec, messages: Iterable[Message]) -> list[list[TimedVerdict]]:
-    """What the detector says to each message."""
-    host = JobHost([spec])
-    said = [host.feed(message) for message in messages]
-    _raise_failure(host)
-    return said
-
-
 def _tiny(check: str) -> list[TinyTrace]:
     """The tiny traces under names that no other check has used.
 
@@ -95,16 +84,6 @@ def _tiny(check: str) -> list[TinyTrace]:
         )
         for tiny in TINY_TRACES
     ]
-
-
-def _raise_failure(host: JobHost) -> None:
-    if host.tally.failures:
-        raise host.tally.failures[0]
-
-
-def _verdicts(spec: DetectorSpec, messages: Iterable[Message]) -> list[tuple[float, Any]]:
-    """When and what, over the whole stream."""
-    return [(timed.at, timed.verdict) for said in _said(spec, messages) for timed in said]
 
 
 def _require_equal(found: Sequence[Any], wanted: Sequence[Any], where: str) -> None:
@@ -127,17 +106,17 @@ def _rebatched(message: Message, make: Callable[[AlertBatch], AlertBatch]) -> Me
 def survives(spec: DetectorSpec, traces: Sequence[TinyTrace] = ()) -> None:
     """Nothing in a stream stops it: no alerts, one alert, ties, strangers, days of silence."""
     for tiny in traces or _tiny("survives"):
-        _said(spec, tiny.messages())
+        said_to_each(spec, tiny.messages())
 
 
 def no_look_ahead(spec: DetectorSpec) -> None:
     """The verdicts on a prefix of a stream are a prefix of the verdicts."""
     for tiny in _tiny("no_look_ahead"):
         messages = tiny.messages()
-        whole = _said(spec, messages)
+        whole = said_to_each(spec, messages)
         for cut in range(1, len(messages), max(1, len(messages) // 20)):
             begun = [timed for said in whole[:cut] for timed in said]
-            again = [timed for said in _said(spec, messages[:cut]) for timed in said]
+            again = [timed for said in said_to_each(spec, messages[:cut]) for timed in said]
             _require_equal(again, begun, f"{tiny.name}, first {cut} messages alone")
 
 
@@ -145,10 +124,10 @@ def deterministic(spec: DetectorSpec, traces: Sequence[TinyTrace] = ()) -> None:
     """The same stream gets the same verdicts, whatever numbers its names go by."""
     for tiny in traces or _tiny("deterministic"):
         messages = tiny.messages()
-        first = _verdicts(spec, messages)
-        _require_equal(_verdicts(spec, messages), first, f"{tiny.name}, played again")
+        first = verdicts(spec, messages)
+        _require_equal(verdicts(spec, messages), first, f"{tiny.name}, played again")
         recoded = list(_recoded(tiny.job, messages))
-        _require_equal(_verdicts(spec, recoded), first, f"{tiny.name}, names numbered differently")
+        _require_equal(verdicts(spec, recoded), first, f"{tiny.name}, names numbered differently")
 
 
 def _recoded(job: Job, messages: Iterable[Message]) -> Iterator[Message]:
@@ -174,94 +153,12 @@ def same_in_every_process(spec: DetectorSpec) -> None:
     A class inside a function cannot be found from another process, and options that cannot be
     pickled cannot be taken along; then there is nothing to compare.
     """
-    order = _order(spec)
-    if order is None:
-        return
     traces = _tiny("same_in_every_process")
-    mine = [repr(_verdicts(spec, tiny.messages())) for tiny in traces]
-    for error, theirs in _ask_others(order):
-        if error:
-            raise AssertionError(f"in another process: {error}")
-        for tiny, one, other in zip(traces, mine, theirs, strict=True):
+    here = [repr(verdicts(spec, tiny.messages())) for tiny in traces]
+    for there in verdicts_elsewhere(spec, traces):
+        for tiny, one, other in zip(traces, here, there, strict=True):
             if one != other:
                 raise AssertionError(f"{tiny.name}: another process says {other}, not {one}")
-
-
-def _order(spec: DetectorSpec) -> tuple[Any, ...] | None:
-    """Where another process finds the class, and its options; None if it cannot."""
-    cls = spec.cls
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    if file is None or "<locals>" in cls.__qualname__:
-        return None
-    try:
-        options = pickle.dumps(dict(spec.options))
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return None
-    return list(sys.path), cls.__module__, file, cls.__qualname__, options
-
-
-def _ask_others(order: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
-    """What two processes with other hashes answer: an error, or verdicts for each tiny trace."""
-    answers: list[tuple[str, list[str]]] = []
-    others = [_other_process("1"), _other_process("2")]
-    for child in others:
-        if child.stdin is not None:
-            pickle.dump(order, child.stdin)
-            child.stdin.flush()
-    for child in others:
-        try:
-            answers.append(pickle.load(child.stdout))  # type: ignore[arg-type]  # noqa: S301 - it is a pipe, from our own child
-        except EOFError:
-            answers.append((f"it died with code {child.wait()}", []))
-    return answers
-
-
-@functools.cache
-def _other_process(hash_seed: str) -> subprocess.Popen[bytes]:
-    """A process that plays the tiny traces whenever asked, until this process is over."""
-    path = os.pathsep.join(filter(None, sys.path))
-    child = subprocess.Popen(  # noqa: S603 - our own interpreter, our own code
-        [sys.executable, "-c", f"from {__name__} import answer_orders; answer_orders()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
-    )
-    atexit.register(child.communicate)  # closes its input, which ends it
-    return child
-
-
-def answer_orders() -> None:
-    """Serve :func:`same_in_every_process` of another process, until its pipe is closed."""
-    out, sys.stdout = sys.stdout.buffer, sys.stderr  # a plug-in may print
-    while True:
-        try:
-            order = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started us
-        except EOFError:
-            return
-        pickle.dump(_answer(*order), out)
-        out.flush()
-
-
-def _answer(
-    path: list[str], module: str, file: str, name: str, options: bytes
-) -> tuple[str, list[str]]:
-    sys.path[:] = path
-    try:
-        spec = DetectorSpec(name, _found_again(module, file, name), pickle.loads(options))  # noqa: S301 - as above
-        return "", [repr(_verdicts(spec, t.messages())) for t in _tiny("same_in_every_process")]
-    except Exception as error:  # noqa: BLE001 - told to the process that asked
-        return f"{type(error).__name__}: {error}", []
-
-
-def _found_again(module: str, file: str, name: str) -> type[Detector]:
-    try:
-        home = importlib.import_module(module)
-    except ImportError:
-        home = None
-    if home is None or getattr(home, "__file__", None) != file:
-        home = module_in_file(Path(file))
-    found: type[Detector] = operator.attrgetter(name)(home)
-    return found
 
 
 def input_untouched(spec: DetectorSpec) -> None:
@@ -275,7 +172,7 @@ def input_untouched(spec: DetectorSpec) -> None:
                 continue
             if _contents(given.batch) != _contents(message.batch):
                 raise AssertionError(f"{tiny.name}: the batch at {message.batch.at} s was changed")
-        _raise_failure(host)
+        raise_failure(host)
 
 
 def _copy(batch: AlertBatch) -> AlertBatch:
@@ -301,9 +198,9 @@ def input_not_kept(spec: DetectorSpec) -> None:
             if isinstance(given, AlertSlice):
                 given.batch.seq[:] = -1
                 given.batch.node[:] = given.batch.kind[:] = 0
-        _raise_failure(host)
+        raise_failure(host)
         found = [(timed.at, timed.verdict) for timed in said]
-        wanted = _verdicts(spec, messages)
+        wanted = verdicts(spec, messages)
         _require_equal(found, wanted, f"{tiny.name}, columns written over after each batch")
 
 
@@ -318,17 +215,17 @@ def jobs_kept_apart(spec: DetectorSpec) -> None:
                 if message is not None:
                     said += [(timed.at, timed.verdict) for timed in host.feed(message)]
         for tiny, messages, said in zip((one, other), streams, together, strict=True):
-            _require_equal(said, _verdicts(spec, messages), f"{tiny.name}, beside another job")
+            _require_equal(said, verdicts(spec, messages), f"{tiny.name}, beside another job")
 
 
 def ties_in_any_split(spec: DetectorSpec, traces: Sequence[TinyTrace] = ()) -> None:
     """Alerts of one instant get the same verdicts together, in pieces, and one by one."""
     for tiny in traces or _tiny("ties_in_any_split"):
         messages = tiny.messages()
-        whole = _verdicts(spec, messages)
+        whole = verdicts(spec, messages)
         for piece in (1, 2, 7):
             split = [part for message in messages for part in _pieces(message, piece)]
-            _require_equal(_verdicts(spec, split), whole, f"{tiny.name}, {piece} at a time")
+            _require_equal(verdicts(spec, split), whole, f"{tiny.name}, {piece} at a time")
 
 
 def _pieces(message: Message, size: int) -> Iterator[Message]:
@@ -351,18 +248,18 @@ def batch_equals_single(spec: DetectorSpec, traces: Sequence[TinyTrace] = ()) ->
     )
     for tiny in traces or _tiny("batch_equals_single"):
         messages = tiny.messages()
-        one_by_one = _verdicts(single, messages)
-        _require_equal(_verdicts(spec, messages), one_by_one, f"{tiny.name}, as batches")
+        one_by_one = verdicts(single, messages)
+        _require_equal(verdicts(spec, messages), one_by_one, f"{tiny.name}, as batches")
 
 
 def same_at_any_watermark(spec: DetectorSpec) -> None:
     """How often the host hears that time has passed changes nothing."""
     for tiny in _tiny("same_at_any_watermark"):
         messages = tiny.messages()
-        plain = _verdicts(spec, messages)
+        plain = verdicts(spec, messages)
         for gap in (1.0, 97.0):
             marked = list(_marked(messages, gap))
-            _require_equal(_verdicts(spec, marked), plain, f"{tiny.name}, watermarks {gap} s apart")
+            _require_equal(verdicts(spec, marked), plain, f"{tiny.name}, watermarks {gap} s apart")
 
 
 def _marked(messages: Sequence[Message], gap: float) -> Iterator[Message]:
@@ -390,7 +287,7 @@ def survives_silence(spec: DetectorSpec) -> None:
         host = JobHost([spec])
         for message in _marked(stream(job, [], end=day), 3600.0):
             host.feed(message)
-        _raise_failure(host)
+        raise_failure(host)
         wakes = host.tally.costs[spec.name].calls - 2  # it was built, and asked for last words
         if wakes > day:
             raise AssertionError(f"{wakes} wake-ups in {day:g} s of silence")
@@ -399,8 +296,8 @@ def survives_silence(spec: DetectorSpec) -> None:
 def survives_empty_job(spec: DetectorSpec) -> None:
     """A job may have no nodes, no alerts and no length."""
     for job in (Job("empty"), Job("empty", ("node-a",)), Job("empty", ("node-a", "node-b"))):
-        _said(spec, stream(job, []))
-        _said(spec, stream(job, [(0.0, "node-a", "ecc")]))
+        said_to_each(spec, stream(job, []))
+        said_to_each(spec, stream(job, [(0.0, "node-a", "ecc")]))
 
 
 def blames_known_nodes(spec: DetectorSpec) -> None:
@@ -409,7 +306,7 @@ def blames_known_nodes(spec: DetectorSpec) -> None:
         messages = tiny.messages()
         known: set[str | None] = {None, *tiny.job.nodes}
         newest = -1
-        for message, said in zip(messages, _said(spec, messages), strict=True):
+        for message, said in zip(messages, said_to_each(spec, messages), strict=True):
             if isinstance(message, AlertSlice):
                 known.update(alert.node for alert in message.batch)
                 newest = int(message.batch.seq[-1])
@@ -427,7 +324,7 @@ def bounded_memory(spec: DetectorSpec) -> None:
     host.feed(stream(job, [])[0])
     slices = deque(AlertSlice("hand-made", 0, batch) for batch in batches(job, _hours()))
     sizes = _sizes(host, slices)
-    _raise_failure(host)
+    raise_failure(host)
     grown = sizes[1] - sizes[0]
     if grown > 8 * _HALF:
         raise AssertionError(f"{grown} bytes more after {2 * _HALF} alerts than after {_HALF}")
@@ -526,7 +423,7 @@ def pickled_or_not(spec: DetectorSpec) -> None:
             return
         rest = [timed for message in messages[half:] for timed in host.feed(message)]
         found = [(timed.at, timed.verdict) for timed in begun + rest]
-        _require_equal(found, _verdicts(spec, messages), f"{tiny.name}, pickled half-way")
+        _require_equal(found, verdicts(spec, messages), f"{tiny.name}, pickled half-way")
 
 
 def holds_no_truth(spec: DetectorSpec) -> None:

@@ -18,6 +18,7 @@ from replay.plugins import DetectorSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from replay.api import Verdict
     from replay.messages import Message, TimedVerdict
     from replay.traces.model import Trace
 
@@ -29,8 +30,11 @@ __all__ = [
     "batches",
     "bound",
     "play",
+    "raise_failure",
+    "said_to_each",
     "spec_of",
     "stream",
+    "verdicts",
 ]
 
 Check = Callable[[], None]
@@ -108,6 +112,29 @@ def spec_of(detector: DetectorSpec | type[Detector] | str) -> DetectorSpec:
     return DetectorSpec.parse(detector) if isinstance(detector, str) else DetectorSpec.of(detector)
 
 
+def said_to_each(spec: DetectorSpec, messages: Iterable[Message]) -> list[list[TimedVerdict]]:
+    """What a detector says to each message.
+
+    Raises:
+        DetectorError: It crashed or broke its contract.
+    """
+    host = JobHost([spec])
+    said = [host.feed(message) for message in messages]
+    raise_failure(host)
+    return said
+
+
+def verdicts(spec: DetectorSpec, messages: Iterable[Message]) -> list[tuple[float, Verdict]]:
+    """When and what a detector says; raises as :func:`said_to_each`."""
+    return [(timed.at, timed.verdict) for said in said_to_each(spec, messages) for timed in said]
+
+
+def raise_failure(host: JobHost) -> None:
+    """Raise the first failure of a host's detectors, if there is one."""
+    if host.tally.failures:
+        raise host.tally.failures[0]
+
+
 def play(
     job: Job,
     alerts: Iterable[Row],
@@ -133,10 +160,9 @@ def play(
 
     """
     host = JobHost([spec_of(detector) for detector in detectors])
-    verdicts = [timed for m in stream(job, alerts, end=end) for timed in host.feed(m)]
-    if host.tally.failures:
-        raise host.tally.failures[0]
-    return verdicts
+    said = [timed for m in stream(job, alerts, end=end) for timed in host.feed(m)]
+    raise_failure(host)
+    return said
 
 
 @dataclass(frozen=True, slots=True)
