@@ -72,17 +72,14 @@ class Commands:
             command.done.wait()
 
     def obey(self) -> None:
-        """Do what was asked for, in order. Only on the engine's thread."""
+        """Do what was asked for first. Only on the engine's thread."""
         self._wall.hush()
-        while self._queue:
-            command = self._queue.popleft()
-            if command.until_rest:
-                self._awaiting_rest.append(command.done)
-            try:
-                command.act()
-            finally:
-                if not command.until_rest:
-                    command.done.set()
+        command = self._queue.popleft()
+        if command.until_rest:
+            self._awaiting_rest.append(command.done)
+        command.act()
+        if not command.until_rest:
+            command.done.set()
 
     def rest(self) -> None:
         """The engine rests: whoever waited for that may go on."""

@@ -41,7 +41,8 @@ class Drive:
 
     Three things can move it. *Pacing* waits for every instant on the clock. *Catching up* and
     *stepping* go from instant to instant without waiting, to a time or to a number of alerts,
-    while the clock stands. In virtual time nothing is waited for and there is no clock.
+    while the clock stands; catching up is finished before any command is obeyed. In virtual time
+    nothing is waited for and there is no clock.
 
     Args:
         timeline: What to play.
@@ -60,6 +61,7 @@ class Drive:
         speed: Speed asked for.
         paused: Whether it rests, or will when it has caught up.
         stepping: Whether it goes to a goal, to rest there.
+        stopped: Set by any thread to end it.
         begin_ns: Where what is played begins.
         end_ns: Where it ends.
         failure: What the sink raised.
@@ -135,6 +137,7 @@ class Drive:
             self._score, number, entry_ns, self.end_ns, self._deliver, self._stamp, before
         )
         epoch.env.gate = self._gate
+        self._stood_ns = entry_ns
         for companion in self._companions:
             epoch.env.process(companion(epoch.env))
         self._ticker = None
@@ -142,7 +145,7 @@ class Drive:
 
     def _keep_time(self, speed: float) -> None:
         """Have a clock, which stands where virtual time has come to."""
-        here = self.epoch.env.now_ns
+        here = max(self.epoch.env.now_ns, self._stood_ns)
         if self.time is None:
             self._room.enter_context(realtime(self._playback.switch_interval_s))
             self.time = Timekeeper(self._wall, self._playback, here, speed)
@@ -154,11 +157,14 @@ class Drive:
 
     def _gate(self, at_ns: int) -> bool:
         """Obey, rest, wait. False when the world may have changed meanwhile."""
-        if self.commands:
-            self.commands.obey()
+        if self.stopped:
+            self.epoch.over = True
             return False
         if self._catch_up_to_ns is not None:
             return at_ns < self._catch_up_to_ns or self._arrive(self._catch_up_to_ns)
+        if self.commands:
+            self.commands.obey()
+            return False
         if self.stepping:
             return self._may_step(at_ns) or self._finish_step()
         return self._rest() if self.paused else self._go(at_ns)
@@ -229,6 +235,8 @@ class Drive:
 
     def _stand(self, at_ns: int | None = None) -> None:
         """Let the clock stand, where it is or somewhere else."""
+        if at_ns is not None:
+            self._stood_ns = at_ns
         if self.time is not None:
             self.time.pause()
             if at_ns is not None:
@@ -293,10 +301,6 @@ class Drive:
         """Go on."""
         self.stop_stepping()
         self.paused = False
-
-    def stop(self) -> None:
-        """End it here."""
-        self.stopped = self.epoch.over = True
 
     def set_speed(self, speed: Speed) -> None:
         """Go on at another speed."""
@@ -386,12 +390,8 @@ class Drive:
         """How far the replay has come."""
         now = self.epoch.env.now_ns
         if self.time is None or self.speed == MAX:
-            return now
+            return max(now, self._stood_ns)
         return max(now, self.time.position_ns())
-
-    def aim_ns(self) -> int:
-        """Where the replay will have come once it has caught up."""
-        return self.position_ns() if self._catch_up_to_ns is None else self._catch_up_to_ns
 
     def planned_wall_s(self) -> float | None:
         """Wall seconds that all loops take at the speed first asked for; None if unknowable."""

@@ -181,6 +181,8 @@ class Epoch:
         first, skip, before = self._slice, self._skip, self.behind
         numbers = self._score.numbers
         goal = min(before + PIECE, self.allowance)
+        if goal <= before:
+            return False
         last, leave = stop, 0
         if numbers[stop] <= goal:
             self._slice, self._skip = stop, 0

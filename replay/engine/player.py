@@ -129,7 +129,8 @@ class Player:
 
     def stop(self) -> None:
         """End it here; the jobs under way are marked as incomplete."""
-        self._commands.put(self._drive.stop)
+        self._drive.stopped = True
+        self._commands.put(lambda: None)  # wakes the engine, and waits until it has ended
 
     def set_speed(self, speed: Speed) -> None:
         """Play at another speed from now on.
@@ -238,7 +239,7 @@ class Player:
     def seek_by(self, seconds: float) -> None:
         """Go so many replay seconds forward, or back."""
         by_ns = nanoseconds(seconds)
-        self._commands.put(lambda: self._drive.seek(self._drive.aim_ns() + by_ns))
+        self._commands.put(lambda: self._drive.seek(self._drive.position_ns() + by_ns))
 
     def seek_percent(self, percent: float) -> None:
         """Go to a part of what is played, by time."""
@@ -259,7 +260,7 @@ class Player:
         """Go to the next mark, or to the one before; nowhere if there is none."""
 
         def act() -> None:
-            here = self._drive.aim_ns()
+            here = self._drive.position_ns()
             after = bisect_right(self._marks, here)
             number = after if direction > 0 else bisect_left(self._marks, here) - 1
             if 0 <= number < len(self._marks):

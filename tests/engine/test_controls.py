@@ -529,3 +529,42 @@ def test_companions_are_ordinary_simpy_processes_in_replay_time():
     clock = stage.clock
     stage.play()
     assert seen == [(0.2, 2.0), (0.4, 4.0), (0.6, 6.0)]
+
+
+def test_a_step_right_after_a_seek_waits_until_that_has_caught_up():
+    stage = Stage(ticking(*range(10)))
+    player = stage.player
+    stage.at(0.05, lambda: (player.seek(6.0), player.step("alert")))
+    stage.at(5, player.resume).play()
+    assert epochs(stage)[:8] == [
+        (0.0, 0.0, 0, False),
+        *((0.05, float(at), 0, True) for at in range(1, 6)),
+        (0.05, 6.0, 0, False),
+        (5.1, 7.0, 0, False),
+    ]
+
+
+@pytest.mark.parametrize("speed", [10.0, MAX])
+def test_a_stop_does_not_wait_until_a_seek_has_caught_up(speed):
+    stage = Stage(ticking(*range(500), end=500), speed=speed, start_paused=True)
+    player = stage.player
+
+    def sink(messages):
+        Recorder.__call__(stage.sink, messages)
+        if len(alerts(stage.sink.messages)) == 20:
+            player.stop()
+
+    player._drive._sink = sink
+    stage.at(1, lambda: player.seek(400)).play()
+    assert len(alerts(stage.sink.messages)) == 20
+    assert stage.sink.messages[-1].complete is False
+
+
+def test_seeks_add_up_in_virtual_time_too():
+    stage = Stage(ticking(0, 50, end=60), speed=MAX, start_paused=True)
+    seen = []
+    for second in (1, 2, 3):
+        stage.at(second, lambda: stage.player.seek_by(10))
+        stage.at(second + 0.5, lambda: seen.append(stage.player.state().position_s))
+    stage.at(9, stage.player.resume).play()
+    assert seen == [10.0, 20.0, 30.0]

@@ -17,18 +17,30 @@ from replay.timeline import Timeline
 
 SPEEDS = (0.1, 0.5, 1.0, 3.0, 10.0, 1000.0)
 
+steps = st.one_of(
+    st.tuples(st.just("step"), st.sampled_from(("instant", "alert", 1, 3))),
+    st.tuples(st.just("burst"), st.integers(-1, 25)),
+)
 commands = st.one_of(
     st.tuples(st.just("pause")),
     st.tuples(st.just("resume")),
     st.tuples(st.just("set_speed"), st.sampled_from(SPEEDS)),
-    st.tuples(st.just("step"), st.sampled_from(("instant", "alert", 1, 3))),
-    st.tuples(st.just("burst"), st.integers(-1, 25)),
     st.tuples(
         st.just("seek"), st.integers(-1, 25), st.sampled_from(("reset", "catch-up", "keep", None))
     ),
     st.tuples(st.just("seek_by"), st.integers(-5, 5)),
 )
-scripts = st.lists(st.tuples(st.integers(1, 4_000_000_000), commands), max_size=25)
+scripts = st.lists(
+    st.tuples(
+        st.integers(1, 4_000_000_000),
+        st.builds(  # several at once; a step is the last, for whatever follows would end it
+            lambda orders, last: [*orders, last],
+            st.lists(commands, max_size=2),
+            st.one_of(commands, steps),
+        ),
+    ),
+    max_size=20,
+)
 tapes = st.lists(st.integers(0, 20), min_size=1, max_size=25).map(sorted)
 
 
@@ -148,11 +160,12 @@ def test_every_control_does_exactly_what_the_model_says(seconds, script, speed):
         wall=clock,
     )
     now = 0
-    for wait, (name, *words) in script:
+    for wait, orders in script:
         now += wait
-        clock.at(now / SECOND, lambda name=name, words=words: obey(player, name, words))
+        clock.at(now / SECOND, lambda orders=orders: [obey(player, *order) for order in orders])
         model.run_until(now)
-        model.obey(name, *words)
+        for name, *words in orders:
+            model.obey(name, *words)
     now += 1
     clock.at(now / SECOND, player.resume)
     model.run_until(now)
@@ -174,7 +187,7 @@ def test_every_control_does_exactly_what_the_model_says(seconds, script, speed):
     assert report.alerts == len(model.out)
 
 
-def obey(player, name, words):
+def obey(player, name, *words):
     if name == "seek":
         to, how = words
         with contextlib.suppress(ValueError) if how == "keep" else contextlib.nullcontext():
