@@ -16,7 +16,6 @@ import math
 import re
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import resources
@@ -29,9 +28,8 @@ from replay.api import AlertBatch, Job, Verdict
 from replay.messages import AlertSlice, JobEnded, JobStarted, Message, TimedVerdict, Watermark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from numpy.typing import NDArray
 
 __all__ = [
     "VERSION",
@@ -148,8 +146,8 @@ def _text(value: Any) -> str:
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?", re.ASCII)
 
 
-def _event_times(start_time: str) -> Callable[[float], str | None]:
-    """Trace seconds → the time as the trace would write it; None where it cannot be written."""
+def _event_times(start_time: str) -> Callable[[float], str]:
+    """Trace seconds → the time as the trace would write it, as JSON; null where it cannot."""
     match = _TIME.fullmatch(start_time)
     try:
         if match is None:
@@ -157,17 +155,26 @@ def _event_times(start_time: str) -> Callable[[float], str | None]:
         day, separator, clock, fraction = match.groups()
         whole = datetime.fromisoformat(f"{day} {clock}")
     except ValueError:
-        return lambda _: None
-    start_ns = int((fraction or "").ljust(9, "0") or 0)
+        return lambda _: "null"
+    midnight = whole.replace(hour=0, minute=0, second=0)
+    start_ns = 10**9 * int((whole - midnight).total_seconds())
+    start_ns += int((fraction or "").ljust(9, "0") or 0)
+    days: dict[int, str] = {}
 
-    def event_time(at: float) -> str | None:
+    def event_time(at: float) -> str:
         seconds, nanos = divmod(start_ns + round(at * 1e9), 10**9)
-        try:
-            moment = whole + timedelta(seconds=seconds)
-        except OverflowError:
-            return None
+        number, second = divmod(seconds, 86400)
+        date = days.get(number)
+        if date is None:
+            try:
+                date = (midnight + timedelta(days=number)).date().isoformat()
+            except OverflowError:
+                return "null"
+            days[number] = date
+        minute, second = divmod(second, 60)
+        hour, minute = divmod(minute, 60)
         tail = f".{nanos:09d}".rstrip("0") if nanos else ""
-        return moment.isoformat(sep=separator, timespec="seconds") + tail
+        return f'"{date}{separator}{hour:02d}:{minute:02d}:{second:02d}{tail}"'
 
     return event_time
 
@@ -178,15 +185,24 @@ def _event_times(start_time: str) -> Callable[[float], str | None]:
 class _Written:
     """One job on the writing side."""
 
-    __slots__ = ("count", "crc", "event_time", "head")
+    __slots__ = ("alert", "count", "crc", "event_time", "head")
 
     def __init__(self, started: JobStarted) -> None:
         self.head = (
             f'"run":{_text(started.run)},"epoch":{started.epoch},"job_id":{_text(started.job.id)}'
         )
+        self.alert = f'{{"v":{VERSION},"type":"alert",{self.head},"seq":'
         self.event_time = _event_times(started.start_time)
         self.count = 0
         self.crc = 0
+
+
+class _Texts(dict[str, str]):
+    """Names as JSON, each written once."""
+
+    def __missing__(self, name: str) -> str:
+        text = self[name] = _text(name)
+        return text
 
 
 class Encoder:
@@ -204,7 +220,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Written] = {}
-        self._json: dict[str, str] = {}
+        self._json = _Texts()
 
     def encode(self, message: Message) -> list[bytes]:
         """The records of one message, in order; one an alert.
@@ -237,19 +253,18 @@ class Encoder:
     def _alerts(self, message: AlertSlice) -> list[bytes]:
         batch = message.batch
         job = self._job(batch.job)
-        head = f'{{"v":{VERSION},"type":"alert",{job.head},"seq":'
         at = float(batch.at)
-        middle = f',"t":{at!r},"event_time":{_text(job.event_time(at))},"ip":'
+        head = job.alert
+        middle = f',"t":{at!r},"event_time":{job.event_time(at)},"ip":'
         last = _tail(message)
-        more = ',"more":true' + last
-        nodes, kinds = self._names(batch.nodes), self._names(batch.kinds)
+        nodes, kinds, known = batch.nodes, batch.kinds, self._json
         rows = zip(batch.seq.tolist(), batch.node.tolist(), batch.kind.tolist(), strict=True)
-        values = [
-            f'{head}{seq}{middle}{nodes(node)},"event":{kinds(kind)}{more}'.encode()
+        texts = [
+            f'{head}{seq}{middle}{known[nodes[node]]},"event":{known[kinds[kind]]}'
             for seq, node, kind in rows
         ]
-        if values:
-            values[-1] = values[-1].removesuffix(more.encode()) + last.encode()
+        values = [f'{text},"more":true{last}'.encode() for text in texts[:-1]]
+        values += [f"{text}{last}".encode() for text in texts[-1:]]
         crc = job.crc
         for value in values:
             crc = crc32(value, crc)
@@ -257,25 +272,12 @@ class Encoder:
         job.count += len(values)
         return values
 
-    def _names(self, names: Sequence[str]) -> Callable[[int], str]:
-        """Code → the name as JSON, each name written once."""
-        known = self._json
-
-        def name(code: int) -> str:
-            text = names[code]
-            written = known.get(text)
-            if written is None:
-                written = known[text] = _text(text)
-            return written
-
-        return name
-
     def _tick(self, message: Watermark) -> bytes:
         job = self._job(message.job)
         at = float(message.at)
         return (
             f'{{"v":{VERSION},"type":"tick",{job.head},"seq":{job.count},"t":{at!r},'
-            f'"event_time":{_text(job.event_time(at))}}}'
+            f'"event_time":{job.event_time(at)}}}'
         ).encode()
 
     def _end(self, message: JobEnded) -> bytes:
@@ -284,7 +286,7 @@ class Encoder:
         at = float(message.at)
         return (
             f'{{"v":{VERSION},"type":"end",{job.head},"t":{at!r},'
-            f'"event_time":{_text(job.event_time(at))},"count":{message.count},'
+            f'"event_time":{job.event_time(at)},"count":{message.count},'
             f'"checksum":"{job.crc:08x}","complete":{_text(message.complete)}}}'
         ).encode()
 
@@ -302,17 +304,21 @@ def _tail(message: AlertSlice) -> str:
 # ---------------------------------------------------------------------------- reading
 
 
+_loads = json.JSONDecoder().decode
+
+
 def _parse(value: bytes | None) -> dict[str, Any]:
     """One JSON object of our version, its common fields looked at."""
     if value is None:
         raise PoisonError("tombstone", "the record has no value")
     try:
-        record = json.loads(value)
+        record = _loads(value.decode())
     except (ValueError, RecursionError) as error:
         raise PoisonError("json", f"not JSON in UTF-8: {error}") from None
     if type(record) is not dict:
         raise PoisonError("json", f"not an object but {_shown(record)}")
-    if record.get("v") != VERSION or type(record["v"]) is not int:
+    version = record.get("v")
+    if type(version) is not int or version != VERSION:
         raise PoisonError("version", f"v is {_shown(record.get('v'))}, this reader knows {VERSION}")
     return record
 
@@ -362,53 +368,24 @@ def _maybe(record: dict[str, Any], key: str) -> float | None:
     return None if record.get(key) is None else _number(record, key)
 
 
-class _Prefix(Sequence[str]):
-    """The first ``length`` names of a list that others may go on appending to."""
-
-    __slots__ = ("_length", "_names")
-
-    def __init__(self, names: list[str], length: int) -> None:
-        self._names = names
-        self._length = length
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return self._names[: self._length][index]
-        if not -self._length <= index < self._length:
-            raise IndexError(index)
-        return self._names[index if index >= 0 else index + self._length]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names[: self._length])
-
-
 class _Names:
     """Codes by first appearance."""
 
-    __slots__ = ("_codes", "_names")
+    __slots__ = ("_seen", "codes")
 
     def __init__(self, first: Iterable[str]) -> None:
-        self._names = list(dict.fromkeys(first))
-        self._codes = {name: code for code, name in enumerate(self._names)}
+        self.codes = {name: code for code, name in enumerate(dict.fromkeys(first))}
+        self._seen = tuple(self.codes)
 
     def code(self, name: str) -> int:
         """The code of a name, a new one if it is new."""
-        code = self._codes.get(name)
-        if code is None:
-            code = self._codes[name] = len(self._names)
-            self._names.append(name)
-        return code
+        return self.codes.setdefault(name, len(self.codes))
 
-    def seen(self) -> _Prefix:
-        """The names seen so far, as they are now."""
-        return _Prefix(self._names, len(self._names))
+    def seen(self) -> tuple[str, ...]:
+        """The names seen so far."""
+        if len(self._seen) != len(self.codes):
+            self._seen = tuple(self.codes)
+        return self._seen
 
 
 class _Reading:
@@ -437,7 +414,8 @@ class _Reading:
         self.next = 0
         self.crc = 0
         self.holes: list[tuple[int, int]] = []  # sequence numbers passed over, as [low, high)
-        self.held: list[tuple[int, int, int]] = []  # alerts of the slice that is not yet whole
+        # the slice that is not yet whole: numbers, nodes and kinds of its alerts
+        self.held: tuple[list[int], list[int], list[int]] = ([], [], [])
         self.nodes = _Names(started.job.nodes)
         self.kinds = _Names(())
 
@@ -484,12 +462,16 @@ class Decoder:
             PoisonError: The record cannot be understood or has no place here.
         """
         record = _parse(value)
-        run = _get(record, "run", str)
+        run, job = record.get("run"), record.get("job_id")
+        if type(run) is not str or type(job) is not str:
+            run, job = _get(record, "run", str), _get(record, "job_id", str)
         if self._run is not None and run != self._run:
             return []
         kind = record.get("type")
-        epoch = _count(record, "epoch")
-        key = run, _get(record, "job_id", str)
+        epoch = record.get("epoch")
+        if type(epoch) is not int or epoch < 0:
+            epoch = _count(record, "epoch")
+        key = run, job
         if kind == "start":
             return self._start(key, epoch, record)
         if kind not in {"alert", "tick", "end"}:
@@ -534,9 +516,14 @@ class Decoder:
         return []
 
     def _alert(self, reading: _Reading, record: dict[str, Any], value: bytes) -> list[Message]:
-        seq = _count(record, "seq")
-        at = _number(record, "t")
-        node, kind = _get(record, "ip", str), _get(record, "event", str)
+        seq, at = record.get("seq"), record.get("t")
+        node, kind = record.get("ip"), record.get("event")
+        if type(seq) is not int or not 0 <= seq < 1 << 63:
+            seq = _count(record, "seq")
+        if type(at) is not float or not math.isfinite(at):
+            at = _number(record, "t")
+        if type(node) is not str or type(kind) is not str:
+            node, kind = _get(record, "ip", str), _get(record, "event", str)
         scheduled, published = _maybe(record, "scheduled_wall"), _maybe(record, "published_wall")
         if seq < reading.next:
             if reading.is_hole(seq):
@@ -546,13 +533,16 @@ class Decoder:
             return []
         if at < reading.at:
             raise PoisonError("order", f"t goes back from {reading.at!r} to {at!r}")
-        messages = self._passed_over(reading, seq)
-        if at > reading.at:
+        messages = self._passed_over(reading, seq) if seq > reading.next else []
+        seqs, nodes, kinds = reading.held
+        if seqs and at > reading.at:
             messages += self._whole(reading)
         reading.at = at
         reading.next = seq + 1
         reading.crc = crc32(value, reading.crc)
-        reading.held.append((seq, reading.nodes.code(node), reading.kinds.code(kind)))
+        seqs.append(seq)
+        nodes.append(reading.nodes.code(node))
+        kinds.append(reading.kinds.code(kind))
         if record.get("more") is not True:
             catch_up = record.get("catch_up") is True
             messages += self._whole(reading, scheduled, published, catch_up=catch_up)
@@ -576,19 +566,22 @@ class Decoder:
         catch_up: bool = False,
     ) -> list[Message]:
         """The slice held so far, as a message."""
-        if not reading.held:
+        seqs, nodes, kinds = reading.held
+        if not seqs:
             return []
-        columns = np.array(reading.held, np.int64).T
-        reading.held.clear()
         batch = AlertBatch(
             reading.job,
             reading.at,
-            _frozen(columns[0]),
-            _frozen(columns[1].astype(np.int32)),
-            _frozen(columns[2].astype(np.int32)),
+            np.array(seqs, np.int64),
+            np.array(nodes, np.int32),
+            np.array(kinds, np.int32),
             reading.nodes.seen(),
             reading.kinds.seen(),
         )
+        for column in (batch.seq, batch.node, batch.kind):
+            column.setflags(write=False)
+        for held in reading.held:
+            held.clear()
         return [AlertSlice(reading.run, reading.epoch, batch, scheduled, published, catch_up)]
 
     def _tick(self, reading: _Reading, record: dict[str, Any]) -> list[Message]:
@@ -619,12 +612,6 @@ class Decoder:
             self._done.popitem(last=False)
         ended = JobEnded(reading.run, reading.epoch, reading.job, at, count, complete)
         return [*messages, ended]
-
-
-def _frozen(column: NDArray[Any]) -> NDArray[Any]:
-    column = np.ascontiguousarray(column)
-    column.flags.writeable = False
-    return column
 
 
 # ---------------------------------------------------------------------------- verdicts

@@ -60,11 +60,11 @@ class Mark(NamedTuple):
 
 
 class Delivery(Protocol):
-    """A record under way."""
+    """Records under way that were handed over together."""
 
     @property
     def is_done(self) -> bool:
-        """Whether its fate is known."""
+        """Whether the fate of all of them is known."""
 
 
 class Producer(Protocol):
@@ -74,23 +74,23 @@ class Producer(Protocol):
         self,
         topic: str,
         partition: int,
-        key: bytes | None,
-        value: bytes | None,
+        key: bytes,
+        values: Sequence[bytes],
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> Delivery:
-        """Hand over a record; does not wait.
+        """Hand over records, in order; does not wait.
 
         Raises:
             LostError: This producer is of no more use.
-            TransportError: This record can never be sent.
+            TransportError: A record can never be sent.
         """
 
     def offset(self, delivery: Delivery) -> int:
-        """Where a done record was written; negative where the broker, asked twice, does not say.
+        """Where the first of them was written; negative where the broker does not say.
 
         Raises:
-            LostError: It was not, and this producer will not do it.
-            TransportError: It was not, and never will be.
+            LostError: One was not, and this producer will not do it.
+            TransportError: One was not, and never will be.
         """
 
     def serve(self, timeout: float) -> None:

@@ -175,21 +175,26 @@ _READING: dict[str, Any] = {
 
 
 class _Delivery:
-    """A record under way; its own delivery callback."""
+    """Records that were handed over together; their delivery callback."""
 
-    __slots__ = ("error", "is_done", "offset")
+    __slots__ = ("error", "left", "offset")
 
-    def __init__(self) -> None:
-        self.is_done = False
+    def __init__(self, count: int) -> None:
+        self.left = count
         self.error: ck.KafkaError | None = None
-        self.offset = -1
+        self.offset: int | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return not self.left
 
     def told(self, error: ck.KafkaError | None, message: ck.Message) -> None:
-        self.error = error
-        if error is None:
+        self.left -= 1
+        if error is not None:
+            self.error = error
+        elif self.offset is None:
             offset = message.offset()
             self.offset = -1 if offset is None else offset
-        self.is_done = True
 
 
 class _Producer:
@@ -201,18 +206,18 @@ class _Producer:
         self,
         topic: str,
         partition: int,
-        key: bytes | None,
-        value: bytes | None,
+        key: bytes,
+        values: Sequence[bytes],
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> _Delivery:
-        delivery = _Delivery()
+        delivery = _Delivery(len(values))
+        produce, told = self._made.produce, delivery.told
         try:
-            if headers:
-                self._made.produce(
-                    topic, value, key, partition, delivery.told, headers=list(headers)
-                )
-            else:
-                self._made.produce(topic, value, key, partition, delivery.told)
+            for value in values:
+                if headers:
+                    produce(topic, value, key, partition, told, headers=list(headers))
+                else:
+                    produce(topic, value, key, partition, told)
         except ck.KafkaException as error:
             raise self._failed(error.args[0]) from error
         except BufferError as error:
@@ -222,8 +227,7 @@ class _Producer:
     def offset(self, delivery: Any) -> int:
         if delivery.error is not None:
             raise self._failed(delivery.error)
-        offset: int = delivery.offset
-        return offset
+        return -1 if delivery.offset is None else int(delivery.offset)
 
     def serve(self, timeout: float) -> None:
         self._made.poll(timeout)

@@ -264,6 +264,24 @@ _READING: dict[str, Any] = {
 }
 
 
+class _Delivery:
+    """The library's futures of records that were handed over together."""
+
+    __slots__ = ("_left", "futures")
+
+    def __init__(self, futures: list[Any]) -> None:
+        self.futures = futures
+        self._left = len(futures)
+
+    @property
+    def is_done(self) -> bool:
+        futures, left = self.futures, self._left
+        while left and futures[left - 1].is_done:
+            left -= 1
+        self._left = left
+        return not left
+
+
 class _Producer:
     def __init__(self, made: KafkaProducer, settings: Settings) -> None:
         self._made = made
@@ -273,19 +291,21 @@ class _Producer:
         self,
         topic: str,
         partition: int,
-        key: bytes | None,
-        value: bytes | None,
+        key: bytes,
+        values: Sequence[bytes],
         headers: Sequence[tuple[str, bytes]] = (),
-    ) -> Any:
+    ) -> _Delivery:
+        send, listed = self._made.send, list(headers) or None
         try:
-            return self._made.send(topic, value, key, list(headers), partition)
+            return _Delivery([send(topic, value, key, listed, partition) for value in values])
         except (refusals.KafkaError, AssertionError) as error:
             raise self._failed(error) from error
 
     def offset(self, delivery: Any) -> int:
-        if delivery.exception is not None:
-            raise self._failed(delivery.exception)
-        offset: int = delivery.value.offset
+        for future in delivery.futures:
+            if future.exception is not None:
+                raise self._failed(future.exception)
+        offset: int = delivery.futures[0].value.offset
         return offset
 
     def serve(self, timeout: float) -> None:

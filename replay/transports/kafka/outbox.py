@@ -1,6 +1,6 @@
 """Records on their way out: each in order and acknowledged, whatever the broker does.
 
-A record is kept until it is acknowledged, and only so many are; ``put`` waits for room. One
+Records are kept until they are acknowledged, and only so many are; ``put`` waits for room. One
 thread looks after what is under way: it takes acknowledgements, notes outages, and when a producer
 is lost it builds a new one and sends again what was not acknowledged, in order. What the broker
 had written but not yet acknowledged is then there twice, which the reader sees by the ``seq``.
@@ -37,8 +37,9 @@ OUTAGE_S = 1.0
 
 DEFAULT_PARTITIONS = 4
 _TENDING_S = 0.05
-_FLUSHING_S = 0.002
+_WAITING_S = 0.002
 _CLOSING_S = 5.0
+_GROUP = 500  # records that are sent, acknowledged and sent again together
 _ASKING_S = 5.0  # in an outage, how often the broker is asked whether it is there at all
 _PATIENCE = 6  # how often it may say so while nothing is acknowledged, before a producer is lost
 _FRUITLESS = 5  # producers that brought nothing through, one after the other
@@ -104,15 +105,15 @@ class Sending:
 
 
 class _Sent:
-    """A record under way."""
+    """Records of one job, sent together and under way."""
 
-    __slots__ = ("at", "delivery", "headers", "job", "key", "mono", "partition", "seq", "value")
+    __slots__ = ("at", "delivery", "headers", "job", "key", "mono", "partition", "seq", "values")
 
     def __init__(
         self,
         job: str,
         key: bytes,
-        value: bytes,
+        values: Sequence[bytes],
         partition: int,
         headers: Sequence[tuple[str, bytes]],
         mono: float,
@@ -121,7 +122,7 @@ class _Sent:
     ) -> None:
         self.job = job
         self.key = key
-        self.value = value
+        self.values = values
         self.partition = partition
         self.headers = headers
         self.mono = mono
@@ -141,8 +142,8 @@ class _Written:
         self.jobs: dict[str, tuple[int, float]] = {}
 
     def acked(self, sent: _Sent, offset: int, wall: float) -> None:
-        # after a repeat the broker may not say where the record is, or say it wrongly
-        self.end = max(self.end + 1, offset + 1)
+        # after a repeat the broker may not say where a record is, or say it wrongly
+        self.end = max(self.end + len(sent.values), offset + len(sent.values))
         if not self.steps or wall - self.steps[-1][1] >= OUTAGE_S:
             self.steps.append((self.end - 1, wall))
         if sent.seq >= 0:
@@ -203,6 +204,8 @@ class Outbox:
         self._partitions = ensure_topic(settings, self._kafka)
         self._places: dict[str, tuple[bytes, int]] = {}
         self._pending: deque[_Sent] = deque()
+        self._under_way = 0  # records in it
+        self._group = min(_GROUP, settings.unacked)
         self._written: dict[int, _Written] = {}
         self._unsure: set[int] = set()  # partitions that may have been forgotten
         self._report = Sending()
@@ -223,7 +226,7 @@ class Outbox:
         values: Sequence[bytes],
         headers: Sequence[tuple[str, bytes]] = (),
         *,
-        seqs: Sequence[int] = (),
+        last_seq: int = -1,
         at: float = 0.0,
     ) -> None:
         """Take records of one job, in order; waits while too many are under way.
@@ -232,26 +235,24 @@ class Outbox:
             job: Whose they are; decides key and partition.
             values: The records.
             headers: Of every one of them.
-            seqs: Their numbers as alerts, if they are alerts; to say later what was lost.
+            last_seq: Number of the last of them, if they are alerts; to say later what was lost.
             at: Their trace time, likewise.
 
         Raises:
             TransportError: A record was refused, or the broker is away and the policy is to fail.
         """
         with self._changed:
-            key, partition = self._place(job)
-            now = self._mono()
-            for number, value in enumerate(values):
-                if not self._has_room:
-                    self._wait_for_room()
-                    now = self._mono()
-                seq = seqs[number] if seqs else -1
-                sent = _Sent(job, key, value, partition, headers, now, seq, at)
+            for first in range(0, len(values), self._group):
+                group = values[first : first + self._group]
+                if not self._has_room(len(group)):
+                    self._wait_for_room(len(group))
+                key, partition = self._place(job)
+                seq = last_seq if last_seq < 0 else last_seq - len(values) + first + len(group)
+                sent = _Sent(job, key, group, partition, headers, self._mono(), seq, at)
                 self._pending.append(sent)
-                self._report.sent += 1
+                self._under_way += len(group)
+                self._report.sent += len(group)
                 self._send(sent)
-            if len(self._pending) > self._settings.unacked // 2:
-                self._settle()
 
     def flush(self) -> None:
         """Wait until every record is acknowledged; raises as :meth:`put`."""
@@ -260,7 +261,7 @@ class Outbox:
                 self._check()
                 self._settle()
                 if self._pending:
-                    self._changed.wait(_FLUSHING_S)
+                    self._changed.wait(_WAITING_S)
             self._check()
 
     def close(self, *, at_once: bool = False) -> None:
@@ -275,7 +276,7 @@ class Outbox:
     def report(self) -> Sending:
         """What has been done so far."""
         with self._changed:
-            return replace(self._report, unacked=len(self._pending))
+            return replace(self._report, unacked=self._under_way)
 
     # ------------------------------------------------------------------ sending
 
@@ -287,12 +288,12 @@ class Outbox:
         return place
 
     def _send(self, sent: _Sent) -> None:
-        """Hand a record to the producer, if there is one; else it waits for the next."""
+        """Hand records to the producer, if there is one; else they wait for the next."""
         if self._producer is None:
             return
         try:
             sent.delivery = self._producer.send(
-                self._settings.topic, sent.partition, sent.key, sent.value, sent.headers
+                self._settings.topic, sent.partition, sent.key, sent.values, sent.headers
             )
         except LostError as error:
             self._lose(error)
@@ -300,23 +301,22 @@ class Outbox:
             self._error = error
             raise
 
-    @property
-    def _has_room(self) -> bool:
-        """Whether a record may go out now; not while the replay is to stand still."""
+    def _has_room(self, records: int) -> bool:
+        """Whether records may go out now; not while the replay is to stand still."""
         if self._closed or self._error is not None:
             return False
         if self._on_loss == "pause" and self._outage is not None:
             return False
-        return len(self._pending) < self._settings.unacked
+        return self._under_way + records <= self._settings.unacked
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_room(self, records: int) -> None:
         began = self._mono()
         while True:
             self._check()
             self._settle()
-            if self._has_room:
+            if self._has_room(records):
                 break
-            self._changed.wait(_TENDING_S)
+            self._changed.wait(_WAITING_S)
         self._report.blocked_seconds += self._mono() - began
 
     def _check(self) -> None:
@@ -356,8 +356,7 @@ class Outbox:
         wall = self._wall()
         try:
             while pending and pending[0].delivery is not None and pending[0].delivery.is_done:
-                sent = pending[0]
-                self._acked(sent, producer.offset(pending[0].delivery), wall)
+                self._acked(pending[0], producer.offset(pending[0].delivery), wall)
                 pending.popleft()
         except LostError as error:
             self._lose(error)
@@ -378,9 +377,11 @@ class Outbox:
                 self._forgotten(sent.partition, written, offset)
                 written = self._written[sent.partition] = _Written()
         written.acked(sent, offset, wall)
-        self._report.acked += 1
+        records = len(sent.values)
+        self._under_way -= records
+        self._report.acked += records
         counts = self._report.partitions
-        counts[sent.partition] = counts.get(sent.partition, 0) + 1
+        counts[sent.partition] = counts.get(sent.partition, 0) + records
 
     def _watch(self) -> None:
         """Note the beginning and the end of an outage."""
@@ -392,11 +393,11 @@ class Outbox:
                 self._outage = Outage(self._wall() - waited)
                 self._report.outages.append(self._outage)
                 self._note(f"Kafka at {self._settings.servers} has not answered for a second.")
-            self._outage.records = max(self._outage.records, len(self._pending))
+            self._outage.records = max(self._outage.records, self._under_way)
             if self._on_loss == "fail" and waited > self._settings.wait:
                 self._error = TransportError(
                     f"Kafka at {self._settings.servers} has acknowledged nothing for"
-                    f" {waited:.0f} s; {len(self._pending)} records are lost.",
+                    f" {waited:.0f} s; {self._under_way} records are lost.",
                     "--on-broker-loss wait",
                 )
                 self._changed.notify_all()
@@ -506,7 +507,7 @@ class Outbox:
 
 
 def _offset(producer: Producer, sent: _Sent) -> int | None:
-    """Where a record was written; None where that is not known."""
+    """Where records were written; None where that is not known."""
     if sent.delivery is None or not sent.delivery.is_done:
         return None
     try:

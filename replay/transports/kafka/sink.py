@@ -45,7 +45,7 @@ class KafkaSink:
         for message in messages:
             if isinstance(message, AlertSlice):
                 batch = message.batch
-                put(batch.job, encode(message), seqs=batch.seq.tolist(), at=batch.at)
+                put(batch.job, encode(message), last_seq=int(batch.seq[-1]), at=batch.at)
             else:
                 job = message.job.id if isinstance(message, JobStarted) else message.job
                 put(job, encode(message), at=message.at)
