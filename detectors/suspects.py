@@ -24,23 +24,21 @@ if TYPE_CHECKING:
 __all__ = ["FEATURES", "Look", "Suspect", "Suspects", "Weights"]
 
 FEATURES = (
-    "first",  # weight of the strongest kind; each is discounted by other nodes that raise it too
-    "second",  # weight of the next one
-    "more",  # weight of all others
-    "alone",  # 1 if there is only one kind
-    "shared",  # log of the number of other nodes that raised these kinds at that time
-    "steady",  # log of repeats at least POLL apart, times their share of all repeats
-    "flood",  # log of repeats, times the share of those that came faster
-    "known",  # log of how often the node had raised these kinds before
-    "surge",  # log of the number of nodes that began to complain since, against the usual number
-    "before",  # 1 if a storm began within two minutes after the first evidence
-    "within",  # 1 if a storm was on already
+    "first",  # weight of the strongest kind, up to 3; other nodes that raise it too discount it
+    "first_beyond",  # what it weighs beyond 3
+    "second",  # weight of the next kind, up to 2.3
+    "more",  # 1 if there are more than two
+    "alone",  # 1 if there is only one
+    "shared",  # log of the number of other nodes that raised these kinds then, up to 1.5
+    "steady",  # log of repeats, times the share of those at least POLL apart
+    "rapid",  # log of repeats, times the share of those that came faster, up to 1.5
+    "flood",  # what that is beyond 2.5
+    "surge",  # log of how many more nodes than usual began to complain since, from 0 to 2.2
+    "close",  # from 0 to 1: how soon after the first evidence a storm began, within a minute
     "absent",  # 1 if the node says nothing any more while the storm is on
-    "lone_before",  # alone and before
-    "rivals",  # log of the number of other suspects at that time
-    "fleet",  # log of the job's nodes
-    "exposure",  # log of the node-hours in which a false suspicion may have come up
-    "age",  # log of seconds since the newest evidence
+    "fleet",  # log of the job's nodes, from 3 to 5
+    "exposure",  # log of the node-hours in which a false suspicion may have come up, up to 4.5
+    "age",  # log of seconds since the newest evidence, up to 6
     "over",  # 1 if the job is over
 )
 """Names of the features, in order."""
@@ -72,9 +70,7 @@ class Weights:
 class _Trail:
     """What one node has said of one kind."""
 
-    count: int = 0
     onsets: int = 0
-    before: int = 0  # count when the newest onset came
     newest: float = 0.0
     steady: int = 0  # repeats since the newest onset, at least POLL apart
     rapid: int = 0  # repeats since, closer than that
@@ -152,13 +148,11 @@ class Suspects:
             trail.steady += 1
         else:
             trail.rapid += 1
-        trail.count += 1
         trail.newest = at
         self._spoke[node] = at
 
     def _begin(self, at: float, node: str, trail: _Trail) -> None:
         trail.onsets += 1
-        trail.before = trail.count
         trail.steady = trail.rapid = 0
         self._begun += 1
         self._active.add(node, at)
@@ -195,7 +189,7 @@ class Suspects:
 
     def weigh(self, onset: Onset) -> None:
         """Note an onset against its node, if it has weight."""
-        at, node, kind, seq = onset
+        at, node, kind, seq, _ = onset
         table = self._weights.storm if self.stormy(onset) else self._weights.calm
         weight = table.get(kind, 0.0) / self._trails[node, kind].onsets
         if weight < self._floor:
@@ -231,33 +225,27 @@ class Suspects:
         trails = [self._trails[node, kind] for kind in suspect.weights]
         steady = sum(trail.steady for trail in trails)
         rapid = sum(trail.rapid for trail in trails)
+        repeats = math.log1p(steady + rapid)
+        flood = repeats * (rapid + 1.0) / (steady + rapid + 1.0)
         self._active.forget(now)
         surge = math.log((len(self._active) + 1.0) / (suspect.usual + 1.0))
-        suspect.surge = max(suspect.surge, surge)
+        suspect.surge = max(suspect.surge, min(surge, 2.2))
         lag = math.inf if storm.start is None else storm.start - first
-        alone = float(len(weights) == 1)
-        before = float(-3.0 <= lag <= 120.0)
-        rivals = sum(
-            other is not suspect and now - other.newest < EPISODE
-            for other in self._suspects.values()
-        )
         return [
-            weights[0],
-            weights[1] if len(weights) > 1 else 0.0,
-            sum(weights[2:]),
-            alone,
-            math.log1p(sum(shared.values())),
+            min(weights[0], 3.0),
+            max(weights[0] - 3.0, 0.0),
+            min(weights[1], 2.3) if len(weights) > 1 else 0.0,
+            float(len(weights) > 2),
+            float(len(weights) == 1),
+            min(math.log1p(sum(shared.values())), 1.5),
             math.log1p(steady) * steady / (steady + rapid + 1.0),
-            math.log1p(steady + rapid) * (rapid + 1.0) / (steady + rapid + 1.0),
-            math.log1p(sum(trail.before for trail in trails)),
+            min(flood, 1.5),
+            max(flood - 2.5, 0.0),
             suspect.surge,
-            before,
-            float(lag < -3.0 and storm.on(first)),
+            max(0.0, 1.0 - abs(lag) / 60.0) if lag >= -3.0 else 0.0,
             float(storm.on(now) and self._spoke[node] < storm.newest - 5.0),
-            alone * before,
-            math.log1p(rivals),
-            math.log(self._size),
-            math.log1p(max(0.0, now) / 3600.0 * self._size),
-            math.log1p(now - suspect.newest),
+            min(max(math.log(self._size), 3.0), 5.0),
+            min(math.log1p(max(0.0, now) / 3600.0 * self._size), 4.5),
+            min(math.log1p(now - suspect.newest), 6.0),
             float(over),
         ]

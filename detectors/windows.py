@@ -13,7 +13,8 @@ copies are abnormal, so it is not this one" in operator-level and log-level diag
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+import math
+from collections import Counter, OrderedDict, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from replay.api import Alert, Job
 
-__all__ = ["Fleet", "Lately", "Onset", "Onsets", "Storm"]
+__all__ = ["Fleet", "Lately", "Onset", "Onsets", "RareOnsets", "Storm"]
 
 
 class Lately:
@@ -126,12 +127,16 @@ class Fleet:
 
 
 class Onset(NamedTuple):
-    """A node begins to raise a kind of alert."""
+    """A node begins to raise a kind of alert.
+
+    ``surprise`` says how unusual that is, in nats; see :class:`RareOnsets`.
+    """
 
     at: float
     node: str
     kind: str
     seq: int
+    surprise: float = 0.0
 
 
 class Onsets:
@@ -174,12 +179,14 @@ class Onsets:
         _, seq, at, node, kind = alert
         if not self.fleet.add(node, kind, at):
             return False
-        if self._kinds is not None and kind not in self._kinds:
-            return True
-        self._waiting.append(Onset(at, node, kind, seq))
-        if self.due is None:
-            self.due = at + self._settle
+        if self._kinds is None or kind in self._kinds:
+            self._wait(Onset(at, node, kind, seq))
         return True
+
+    def _wait(self, onset: Onset) -> None:
+        self._waiting.append(onset)
+        if self.due is None:
+            self.due = onset.at + self._settle
 
     def settled(self, now: float) -> list[Onset]:
         """Give the onsets that are due, oldest first, less those that the fleet shares."""
@@ -190,6 +197,61 @@ class Onsets:
                 ready.append(onset)
         self.due = self._waiting[0].at + self._settle if self._waiting else None
         return ready
+
+
+class RareOnsets(Onsets):
+    """The onsets of a node's own that surprise, after what the job has shown so far.
+
+    The surprise is minus log of the chance that a given node begins to raise the kind within ten
+    seconds. A kind that nodes begin to raise now and then surprises little, one that no node has
+    raised in a long job surprises a lot, and while half of the fleet complains nothing surprises
+    much.
+
+    Args:
+        job: The job being watched.
+        settle: See :class:`Onsets`.
+        least: Nats of surprise from which on an onset counts.
+        head_start: Node-hours that the fleet is taken to have been watched in silence before the
+            job began, so that the first alerts of a young job are not all sensations.
+
+    Examples:
+        >>> from replay.api import Alert, Job
+        >>> onsets = RareOnsets(Job("Job1", ("a", "b")), settle=0)
+        >>> for seq, kind in enumerate(["ecc"] * 20 + ["gpu_lost"]):
+        ...     _ = onsets.add(Alert("Job1", seq, 600.0 * seq, "a", kind))
+        >>> [(onset.kind, round(onset.surprise, 1)) for onset in onsets.settled(12000.0)[-2:]]
+        [('ecc', 5.7), ('gpu_lost', 9.4)]
+
+    """
+
+    SPAN = 10.0
+
+    def __init__(
+        self, job: Job, *, settle: float = 10.0, least: float = 4.0, head_start: float = 10.0
+    ) -> None:
+        super().__init__(job, settle=settle)
+        self._size = max(1, len(job.nodes))
+        self._least = least
+        self._head_start = head_start * 3600.0
+        self._seen: Counter[str] = Counter()
+        self._begun = 0
+        self._busy = Lately(3 * self.SPAN)
+
+    def _wait(self, onset: Onset) -> None:
+        at, node, kind, seq, _ = onset
+        watched = self._size * max(at, 0.0) + self._head_start
+        self._begun += 1
+        self._busy.add(node, at)
+        usual = max(1.0, self._begun * 3 * self.SPAN * self._size / watched)
+        storm = max(1.0, len(self._busy) / usual)
+        surprise = math.log(watched / self.SPAN / (self._seen[kind] + 0.5) / storm)
+        self._seen[kind] += 1
+        if surprise >= self._least:
+            super()._wait(Onset(at, node, kind, seq, surprise))
+
+    def chances(self, at: float) -> float:
+        """Log of the number of occasions on which a surprise may have come up by ``at``."""
+        return math.log(self._size * (max(at, 0.0) + self.SPAN) / self.SPAN)
 
 
 class Storm:
