@@ -375,25 +375,38 @@ class Pacer:
         self.now_ns = wall.monotonic_ns()
         self.overslept_ns = 0
 
-    def wait(self, due_ns: int) -> bool:
+    def wait(self, due_ns: int, prepare: Callable[[], object] | None = None) -> bool:
         """Wait. False when woken before it was due.
 
         When the newest reading is already past, nothing is waited for or read. Either way
         ``now_ns`` is a reading that says so.
+
+        Args:
+            due_ns: Monotonic time to wait for.
+            prepare: Called between sleeping and spinning, to get ready what is due. How long
+                it takes is learned, too.
         """
         if self.now_ns >= due_ns:
             return True
         wall = self._wall
         now = self.now_ns = wall.monotonic_ns()
+        if now >= due_ns:
+            return True
         wake_ns = due_ns - self._margin(due_ns - now)
+        slept = False
         while now < wake_ns:
             wish = min(wake_ns - now, _HOUR)
             if wall.sleep(wish / 1e9):
                 return False
+            slept = True
             self.now_ns = wall.monotonic_ns()
             self.overslept_ns = self.now_ns - now - wish
-            self._learn(self.overslept_ns)
             now = self.now_ns
+        if prepare is not None:
+            prepare()
+            now = wall.monotonic_ns()
+        if slept and self.overslept_ns <= _OUTLIER:  # a stall says nothing about the timer
+            self._learn(now - wake_ns)
         while now < due_ns:
             if wall.rung:
                 return False
@@ -414,9 +427,7 @@ class Pacer:
         return min(int(max(_SHORTEST_SPIN, min(wanted, _LONGEST_SPIN))), gap_ns // 10)
 
     def _learn(self, late_ns: int) -> None:
-        """Take in how late a sleep ended; a stall says nothing about the timer."""
-        if late_ns > _OUTLIER:
-            return
+        """Take in how much later than asked all was ready."""
         error = late_ns - self._mean
         self._mean += error / 8
         self._deviation += (abs(error) - self._deviation) / 4

@@ -185,7 +185,7 @@ class Drive:
             return self._set_off(time)
         if self._silences:
             self._cut_silence(time, at_ns)
-        return time.wait(at_ns) and not self.commands
+        return time.wait(at_ns, self.epoch.prepare) and not self.commands
 
     def _set_off(self, time: Timekeeper) -> bool:
         """Set the clock going, after the delay before a loop."""
@@ -244,11 +244,11 @@ class Drive:
 
     # What leaves
 
-    def _stamp(self) -> tuple[float | None, float | None, bool]:
+    def _stamp(self) -> tuple[float | None, float | None, bool] | None:
         """When the slice that is about to leave was due, when it leaves, whether it catches up."""
         catching_up = self._catch_up_to_ns is not None
         if self.time is None or self.speed == MAX:
-            return None, None, catching_up
+            return (None, None, True) if catching_up else None
         if catching_up or self.stepping:
             return (*self.time.unpaced(), catching_up)
         return (*self.time.on_time(self.epoch.env.now_ns), False)

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     import simpy
     from numpy.typing import NDArray
 
-    from replay.messages import Message
+    from replay.messages import AlertSlice, Message
     from replay.timeline import Timeline
 
+    Stamp = tuple[float | None, float | None, bool]
     Steps = Generator[simpy.Event, None, None]
 
 __all__ = ["GROUP", "Epoch", "Score"]
@@ -54,7 +55,8 @@ class Epoch:
         entry_ns: Where it begins; jobs that run then are entered there.
         stop_ns: Where it ends, inclusive.
         deliver: Takes messages; answers False when the rest of the instant has to wait.
-        stamp: Gives ``scheduled_wall``, ``published_wall`` and ``catch_up`` of what leaves now.
+        stamp: Gives ``scheduled_wall``, ``published_wall`` and ``catch_up`` of what leaves now;
+            None for virtual time.
         before: The epoch that this one continues, with the jobs that are under way.
 
     Attributes:
@@ -72,7 +74,7 @@ class Epoch:
         entry_ns: int,
         stop_ns: int,
         deliver: Callable[[Sequence[Message], int], bool],
-        stamp: Callable[[], tuple[float | None, float | None, bool]],
+        stamp: Callable[[], Stamp | None],
         before: Epoch | None = None,
     ) -> None:
         self.number = number
@@ -87,6 +89,7 @@ class Epoch:
         self.env = TapeEnvironment(score.times, self._emit, instant, initial_time=entry_ns)
         self._slice = score.starts[instant]
         self._skip = 0
+        self._prepared: tuple[int, int, list[AlertSlice]] | None = None
         self.behind = score.numbers[self._slice]
         self.allowance = len(score.timeline)
         self.active: dict[int, None] = dict(before.active) if before else {}
@@ -207,19 +210,32 @@ class Epoch:
         self._slice, self._skip = whole, 0
         return whole, 0
 
-    def _messages(self, first: int, last: int, skip: int = 0, leave: int = 0) -> list[Message]:
-        """Slices as messages; of the first and the last, perhaps only a part."""
-        scheduled, published, catch_up = self._stamp()
+    def prepare(self) -> None:
+        """Make the next instant's messages, so that they can leave at once when it is due."""
+        cursor = self.env.cursor
+        if self._prepared is None and not self._skip and cursor < len(self._score.times):
+            first, last = self._slice, self._score.starts[cursor + 1]
+            if self._score.numbers[last] <= self.behind + PIECE:
+                self._prepared = first, last, self._make(first, last, 0, 0)
+
+    def _messages(
+        self, first: int, last: int, skip: int = 0, leave: int = 0
+    ) -> Sequence[AlertSlice]:
+        """Slices as messages that leave now; of the first and the last, perhaps only a part."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[:2] == (first, last) and not (skip or leave):
+            messages = prepared[2]
+        else:
+            messages = self._make(first, last, skip, leave)
+        stamp = self._stamp()
+        if stamp is not None:
+            for message in messages:
+                message.scheduled_wall, message.published_wall, message.catch_up = stamp
+        return messages
+
+    def _make(self, first: int, last: int, skip: int, leave: int) -> list[AlertSlice]:
         return self._score.reel.slices(
-            first,
-            last,
-            run=self._score.run,
-            epoch=self.number,
-            scheduled_wall=scheduled,
-            published_wall=published,
-            catch_up=catch_up,
-            skip=skip,
-            leave=leave,
+            first, last, run=self._score.run, epoch=self.number, skip=skip, leave=leave
         )
 
     def tally(self) -> NDArray[np.int64]:

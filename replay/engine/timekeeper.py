@@ -10,6 +10,8 @@ from replay.engine.report import Lateness
 from replay.errors import ReplayError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from replay.clock import Segment, Wall
     from replay.engine.options import Playback
 
@@ -100,11 +102,11 @@ class Timekeeper:
             travelled += min(segment.at(now), self.horizon_ns) - self._stood_ns
         return travelled / running if running > 0 else None
 
-    def wait(self, replay_ns: int) -> bool:
+    def wait(self, replay_ns: int, prepare: Callable[[], object]) -> bool:
         """Wait until replay time has come that far. False when woken before."""
         self.horizon_ns = replay_ns
         due = self.clock.due_ns(replay_ns)
-        if not self.pacer.wait(due):
+        if not self.pacer.wait(due, prepare):
             return False
         if self.pacer.overslept_ns > self._stall_ns:
             self.pacer.overslept_ns = 0

@@ -10,7 +10,6 @@ from replay.api import AlertBatch
 from replay.messages import AlertSlice
 
 if TYPE_CHECKING:
-    from replay.messages import Message
     from replay.timeline.tape import Timeline
 
 __all__ = ["Reel"]
@@ -53,12 +52,9 @@ class Reel:
         *,
         run: str = "",
         epoch: int = 0,
-        scheduled_wall: float | None = None,
-        published_wall: float | None = None,
-        catch_up: bool = False,
         skip: int = 0,
         leave: int = 0,
-    ) -> list[Message]:
+    ) -> list[AlertSlice]:
         """Slices as messages.
 
         Args:
@@ -66,9 +62,6 @@ class Reel:
             last: The slice after the last one.
             run: See :class:`~replay.messages.AlertSlice`.
             epoch: Likewise.
-            scheduled_wall: Likewise.
-            published_wall: Likewise.
-            catch_up: Likewise.
             skip: Alerts left out at the beginning of the first slice.
             leave: Alerts left out at the end of the last.
         """
@@ -76,7 +69,7 @@ class Reel:
         node, kind, seq = self._node, self._kind, self._seq
         ids, firsts, shown_nodes, shown_kinds = self._ids, self._firsts, self._nodes, self._kinds
         seen_nodes, seen_kinds = self._seen_nodes, self._seen_kinds
-        messages: list[Message] = []
+        messages: list[AlertSlice] = []
         for index in range(first, last):
             number, start, stop = jobs[index], starts[index], stops[index]
             if skip and index == first:
@@ -99,5 +92,5 @@ class Reel:
                 nodes,
                 kinds,
             )
-            messages.append(AlertSlice(run, epoch, batch, scheduled_wall, published_wall, catch_up))
+            messages.append(AlertSlice(run, epoch, batch))
         return messages
