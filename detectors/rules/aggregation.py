@@ -6,7 +6,7 @@ Formulas follow Prometheus's ``promql/engine.go``, of 2.42 for the dialect ``pro
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -90,8 +90,9 @@ def _stacked(vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], F
 def _sum(vector: Vector, groups: Groups, *, old: bool) -> Floats:
     """Sums, series by series; zeros change nothing and are skipped."""
     steps, size = vector.values.shape[1], len(groups.labels)
-    row, step = np.nonzero(vector.present & (vector.values != 0))
-    values = vector.values[row, step]
+    place = np.flatnonzero((vector.values != 0) & vector.present)
+    row, step = np.divmod(place, max(steps, 1))
+    values = vector.values.reshape(-1)[place]
     cell = groups.of[row] * steps + step
     if old:  # bincount adds in order, plainly
         return np.bincount(cell, values, size * steps).reshape(size, steps).astype(np.float64)
@@ -109,12 +110,21 @@ def _sum(vector: Vector, groups: Groups, *, old: bool) -> Floats:
     return (high + low).reshape(size, steps)
 
 
+def _gathered(vector: Vector, groups: Groups, combine: np.ufunc, kind: type) -> NDArray[Any]:
+    """Combine the presence of each group's series at each step."""
+    if not groups.labels:
+        return np.zeros((0, vector.present.shape[1]), kind)
+    present, of = vector.present, groups.of
+    if (of[1:] < of[:-1]).any():
+        order = np.argsort(of, kind="stable")
+        present, of = present[order], of[order]
+    begins = np.searchsorted(of, np.arange(len(groups.labels)))
+    return np.asarray(combine.reduceat(present, begins, axis=0, dtype=kind))
+
+
 def _counted(vector: Vector, groups: Groups) -> Floats:
     """How many series of each group are there at each step."""
-    steps, size = vector.values.shape[1], len(groups.labels)
-    row, step = np.nonzero(vector.present)
-    counts = np.bincount(groups.of[row] * steps + step, minlength=size * steps)
-    return counts.astype(np.float64).reshape(size, steps)
+    return _gathered(vector, groups, np.add, np.int32).astype(np.float64)
 
 
 def _avg(values: Floats, mask: Mask, *, old: bool) -> Floats:
@@ -170,7 +180,7 @@ def reduce(
         else:
             reducer = _REDUCERS[op]
             values = _stacked(vector, groups, lambda value, mask: reducer(value, mask, old=old))
-    present = _counted(vector, groups) > 0
+    present = _gathered(vector, groups, np.logical_or, bool)
     drop = None
     if vector.drop is not None:
         drop = np.array([vector.drop[members].any() for members in groups.members], bool)

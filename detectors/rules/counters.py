@@ -122,10 +122,11 @@ class Census:
         row, column = rank[self._row[:end]], np.searchsorted(moments, self._at[:end], side="left")
         np.add.at(values, (row, column), 1.0)
         np.cumsum(values, axis=1, out=values)
-        shown = self._shown[there, None]
+        shown = self._shown[there]
         if self._two_step:
-            values[grid == shown] = 0.0
-        return Block.dense([self._labels[number] for number in there], grid, values, grid >= shown)
+            values[grid == shown[:, None]] = 0.0
+        labels = [self._labels[number] for number in there]
+        return Block.growing(labels, grid, values, np.searchsorted(grid, shown))
 
 
 def _scrape_at(at: float, scrape: int) -> int:
@@ -166,11 +167,9 @@ class Counters:
         self._row: dict[tuple[str, str], int] = {}
         self._labels: list[Labels] = []
         self._counts: NDArray[np.float64] = np.zeros(0)
-        self._shown: NDArray[np.bool_] = np.zeros(0, bool)
         self._grid: list[int] = []
         self._values: NDArray[np.float64] = np.zeros((0, 0))
-        self._present: NDArray[np.bool_] = np.zeros((0, 0), bool)
-        self._begin = 0
+        self._first: list[int] = []  # of each series, the time of its first scrape
         if zero == "cross":
             for node in members:
                 for kind in vocabulary:
@@ -182,7 +181,6 @@ class Counters:
         if row >= len(self._counts):
             size = max(64, 2 * row)
             self._counts = _grown(self._counts, (size,))
-            self._shown = _grown(self._shown, (size,))
         return row
 
     def count(self, node: str, kind: str) -> None:
@@ -201,10 +199,9 @@ class Counters:
         self._grid.append(at)
         counts = self._counts[:rows]
         if self._two_step:
-            counts = np.where(self._shown[:rows], counts, 0.0)
-            self._shown[:rows] = True
+            counts = np.where(np.arange(rows) < len(self._first), counts, 0.0)
         self._values[:rows, column] = counts
-        self._present[:rows, column] = True
+        self._first += [at] * (rows - len(self._first))
 
     def _make_room(self, rows: int, column: int) -> None:
         """Let old scrapes go, and grow where that is not enough."""
@@ -212,7 +209,6 @@ class Counters:
         drop = int(np.searchsorted(self._grid, oldest, side="left"))
         if drop * 2 >= column > 0 and drop:
             self._values = np.ascontiguousarray(self._values[:, drop:])
-            self._present = np.ascontiguousarray(self._present[:, drop:])
             del self._grid[:drop]
             column -= drop
         height = max(self._values.shape[0], 64)
@@ -222,7 +218,6 @@ class Counters:
         while width <= column:
             width *= 2
         self._values = _grown(self._values, (height, width))
-        self._present = _grown(self._present, (height, width))
 
     def block(self, ahead: Sequence[int] = ()) -> Block:
         """What has been scraped, as far back as rules may look.
@@ -230,17 +225,16 @@ class Counters:
         Args:
             ahead: Milliseconds of later scrapes to add, as they will be if no alert comes before.
         """
-        rows, columns = len(self._labels), len(self._grid)
+        rows, columns = len(self._first), len(self._grid)
         oldest = self._grid[-1] - self._reach if self._grid else 0
         begin = int(np.searchsorted(self._grid, oldest, side="left"))
         values = self._values[:rows, begin:columns]
-        present = self._present[:rows, begin:columns]
         if ahead:
             counts = np.repeat(self._counts[:rows, None], len(ahead), axis=1)
             values = np.concatenate([values, counts], axis=1)
-            present = np.concatenate([present, np.ones(counts.shape, bool)], axis=1)
         grid = np.array([*self._grid[begin:], *ahead], np.int64)
-        return Block.dense(list(self._labels), grid, values, present)
+        first = np.searchsorted(grid, np.array(self._first, np.int64))
+        return Block.growing(self._labels[:rows], grid, values, first)
 
 
 def _grown(array: NDArray[_T], shape: tuple[int, ...]) -> NDArray[_T]:

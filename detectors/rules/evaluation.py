@@ -265,12 +265,9 @@ class Evaluator:
         labels: list[Labels] = []
         values, present, stamps = [], [], []
         for block in self.storage.select(node.matchers):
-            number = block.before(at, inclusive=True)
-            has = number > block.index[:, :1]
-            if not len(block.values):
+            if not block.labels or not len(block.grid):
                 continue
-            number = np.where(has, number - 1, 0)
-            value, stamp = block.values[number], block.times[number]
+            value, stamp, has = _newest(block, at)
             oldest = at - self.lookback
             fresh = stamp >= oldest if self._old else stamp > oldest
             here = has & fresh & ~is_stale(value)
@@ -303,9 +300,7 @@ class Evaluator:
         else:
             blocks = [block.live for block in self.storage.select(node.matchers)]
         left_open = not self._old
-        return [
-            Windows.over(block, times, end, node.range, left_open=left_open) for block in blocks
-        ]
+        return [Windows(block, times, end, node.range, left_open=left_open) for block in blocks]
 
     def _inner(self, node: Subquery, ends: Times) -> Block:
         """Evaluate what stands in a subquery at its own steps."""
@@ -359,9 +354,11 @@ class Evaluator:
                 continue
             value, here = apply(windows)
             rows = np.flatnonzero(here.any(axis=1))
+            if len(rows) < len(here):
+                value, here = value[rows], here[rows]
             labels.extend(windows.block.labels[row] for row in rows)
-            values.append(value[rows])
-            present.append(here[rows])
+            values.append(value)
+            present.append(here)
             inner = windows.block.drop
             drops.append(np.zeros(len(rows), bool) if inner is None else inner[rows])
         if not labels:
@@ -713,6 +710,21 @@ class Evaluator:
             )
         with np.errstate(all="ignore"):
             return vector.only(operators.COMPARISONS[node.op](lhs, rhs))
+
+
+def _newest(block: Block, at: Times) -> tuple[Floats, Times, Mask]:
+    """The newest sample of each series at each time, its time, and whether there is one."""
+    if block.filled is not None and block.first is not None:
+        column = block.columns(at, inclusive=True) - 1
+        shape = (len(block.labels), len(at))
+        stamp = np.broadcast_to(block.grid[np.maximum(column, 0)], shape)
+        return block.filled[:, np.maximum(column, 0)], stamp, block.first[:, None] <= column
+    number = block.before(at, inclusive=True)
+    has = number > block.index[:, :1]
+    if not len(block.values):
+        return np.zeros(has.shape), np.zeros(has.shape, np.int64), has
+    number = np.where(has, number - 1, 0)
+    return block.values[number], block.times[number], has
 
 
 def _constant(values: Floats) -> Vector:

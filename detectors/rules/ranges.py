@@ -119,26 +119,16 @@ def extrapolated(windows: Windows, *, counter: bool, rate: bool, old: bool) -> R
         rate: Whether the result is per second.
         old: Whether to round as before 2.51, where a counter's way to zero came first.
     """
-    present = windows.count >= 2
-    out = np.zeros(present.shape)
-    cell = np.flatnonzero(present)
-    first, last = windows.lo.reshape(-1)[cell], windows.hi.reshape(-1)[cell] - 1
-    values, times = windows.block.values, windows.block.times
+    moves, present = _moves(windows, counter=counter)
+    result, first, last, step = moves.result, moves.first, moves.last, moves.step
     with np.errstate(all="ignore"):
-        result = values[last] - values[first]
-        if counter:
-            _add_resets(windows.block, first, last, result)
-        # where nothing changed, the extrapolation has nothing to stretch
-        moved = np.flatnonzero(result != 0)
-        cell, first, last, result = cell[moved], first[moved], last[moved], result[moved]
-        step = cell % present.shape[1] if len(cell) else cell
-        sampled = (times[last] - times[first]) / 1000.0
-        spacing = sampled / (last - first)
-        to_start = (times[first] - windows.start[step]) / 1000.0
-        to_end = (windows.end[step] - times[last]) / 1000.0
+        sampled = (last - first) / 1000.0
+        spacing = sampled / (moves.count - 1)
+        to_start = (first - windows.start[step]) / 1000.0
+        to_end = (windows.end[step] - last) / 1000.0
         threshold = spacing * 1.1
         to_zero = np.where(
-            (result > 0) & (values[first] >= 0), sampled * (values[first] / result), np.inf
+            (result > 0) & (moves.value >= 0), sampled * (moves.value / result), np.inf
         )
         if counter and old:
             to_start = np.minimum(to_start, to_zero)
@@ -149,8 +139,93 @@ def extrapolated(windows: Windows, *, counter: bool, rate: bool, old: bool) -> R
         factor = ((sampled + to_start) + to_end) / sampled
         if rate:
             factor = factor / ((windows.end[step] - windows.start[step]) / 1000.0)
-        out.reshape(-1)[cell] = result * factor
+        out = np.zeros(present.shape)
+        out.reshape(-1)[moves.cell] = result * factor
     return out, present
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """The windows whose last sample is not their first one; all others extrapolate to 0.
+
+    Attributes:
+        cell: Their places in the matrix of series and steps, counted row by row.
+        step: Their steps.
+        result: Last value less first, with what was lost at resets.
+        value: The first value.
+        first: Milliseconds of the first sample.
+        last: Milliseconds of the last sample.
+        count: How many samples.
+    """
+
+    cell: NDArray[np.int64]
+    step: NDArray[np.int64]
+    result: Floats
+    value: Floats
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+
+def _moves(windows: Windows, *, counter: bool) -> tuple[_Moves, Mask]:
+    """Find the windows in which something moved, and those with two samples."""
+    block = windows.block
+    if block.filled is not None and block.first is not None and not (counter and block.falling):
+        return _growing_moves(windows, block.filled, block.first)
+    present = windows.count >= 2
+    cell = np.flatnonzero(present)
+    first, last = windows.lo.reshape(-1)[cell], windows.hi.reshape(-1)[cell] - 1
+    values, times = block.values, block.times
+    with np.errstate(invalid="ignore"):
+        result = values[last] - values[first]
+    if counter:
+        _add_resets(block, first, last, result)
+    moved = np.flatnonzero(result != 0)
+    cell, first, last = cell[moved], first[moved], last[moved]
+    step = cell % present.shape[1] if len(cell) else cell
+    moves = _Moves(
+        cell, step, result[moved], values[first], times[first], times[last], last - first + 1
+    )
+    return moves, present
+
+
+def _columns(matrix: Floats, columns: NDArray[np.int64]) -> Floats:
+    """Some columns of a matrix; without a copy where they follow each other evenly."""
+    if len(columns) > 1:
+        stride = int(columns[1] - columns[0])
+        if stride > 0 and (np.diff(columns) == stride).all():
+            return matrix[:, columns[0] : columns[-1] + 1 : stride]
+    return matrix[:, columns]
+
+
+def _growing_moves(
+    windows: Windows, filled: Floats, starts: NDArray[np.int64]
+) -> tuple[_Moves, Mask]:
+    """The same for series without gaps, looked up by column."""
+    grid, low, high = windows.block.grid, windows.low, windows.high
+    steps = len(low)
+    enough = high - low >= 2
+    present = (starts[:, None] <= high - 2) & enough
+    if not len(grid):
+        nothing = np.zeros(0, np.int64)
+        return _Moves(
+            nothing, nothing, np.zeros(0), np.zeros(0), nothing, nothing, nothing
+        ), present
+    begin, end = np.minimum(low, len(grid) - 1), np.maximum(high - 1, 0)
+    change = _columns(filled, end) - _columns(filled, begin)
+    cell = np.flatnonzero((change != 0) & present)
+    row, step = np.divmod(cell, steps)
+    first, last = np.maximum(low[step], starts[row]), high[step] - 1
+    moves = _Moves(
+        cell,
+        step,
+        change.reshape(-1)[cell],
+        filled[row, first],
+        grid[first],
+        grid[last],
+        last - first + 1,
+    )
+    return moves, present
 
 
 def _add_resets(

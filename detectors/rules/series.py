@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -68,28 +68,49 @@ class Vector:
         return kept
 
 
-@dataclass(slots=True)
 class Block:
-    """Series that share one ascending grid of times, some with gaps.
+    """Series that share one ascending grid of times.
+
+    Some have gaps; those that have none, from their first sample to the end of the grid, can be
+    kept as a matrix (:meth:`growing`), which is much cheaper to look things up in.
 
     Attributes:
         labels: n label sets.
         grid: int64[m] milliseconds.
-        times: int64[s] milliseconds of all samples, series after series.
-        values: float64[s].
-        index: int64[n, m + 1]; of series i, the sample at or after ``grid[j]`` has the number
-            ``index[i, j]``, and ``index[i, m]`` is one past its last.
         drop: bool[n] or None: see :class:`Vector`.
+        filled: Of growing series, float64[n, m], the first value repeated before it; else None.
+        first: Of growing series, int64[n]: the column of the first sample; else None.
     """
 
-    labels: list[Labels]
-    grid: NDArray[np.int64]
-    times: NDArray[np.int64]
-    values: NDArray[np.float64]
-    index: NDArray[np.int64]
-    drop: NDArray[np.bool_] | None = None
-    _live: Block | None = field(default=None, repr=False)
-    _falls: NDArray[np.int64] | None = field(default=None, repr=False)
+    __slots__ = (
+        "_falling",
+        "_falls",
+        "_flat",
+        "_live",
+        "drop",
+        "filled",
+        "first",
+        "grid",
+        "labels",
+    )
+
+    def __init__(
+        self,
+        labels: list[Labels],
+        grid: NDArray[np.int64],
+        flat: _Flat | None = None,
+        filled: NDArray[np.float64] | None = None,
+        first: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.labels = labels
+        self.grid = grid
+        self.filled = filled
+        self.first = first
+        self.drop: NDArray[np.bool_] | None = None
+        self._flat = flat
+        self._live: Block | None = None
+        self._falls: NDArray[np.int64] | None = None
+        self._falling: bool | None = None
 
     @classmethod
     def dense(
@@ -100,31 +121,86 @@ class Block:
         present: NDArray[np.bool_],
     ) -> Self:
         """Build from a matrix, float64[n, m], and where it holds samples."""
-        rows, columns = present.shape
-        index = np.zeros((rows, columns + 1), np.int64)
-        np.cumsum(present, axis=1, out=index[:, 1:])
-        if rows:
-            totals = index[:, -1].copy()
-            index += (np.cumsum(totals) - totals)[:, None]
-        times = np.broadcast_to(grid, (rows, columns))[present]
-        return cls(labels, grid, times, values[present], index)
+        return cls(labels, grid, _Flat.of(grid, values, present))
+
+    @classmethod
+    def growing(
+        cls,
+        labels: list[Labels],
+        grid: NDArray[np.int64],
+        values: NDArray[np.float64],
+        first: NDArray[np.int64],
+    ) -> Self:
+        """Build from a matrix whose series have no gap after their first sample.
+
+        Args:
+            labels: n label sets.
+            grid: int64[m] milliseconds.
+            values: float64[n, m]; taken over, and changed.
+            first: int64[n]: the column of each series' first sample, less than m.
+        """
+        before = np.arange(len(grid)) < first[:, None]
+        if before.any():
+            start = values[np.arange(len(first)), first]
+            values = np.where(before, start[:, None], values)
+        return cls(labels, grid, None, values, first)
+
+    def _flattened(self) -> _Flat:
+        if self._flat is None:
+            if self.filled is None or self.first is None:
+                raise TypeError("a block has no samples")
+            present = np.arange(len(self.grid)) >= self.first[:, None]
+            self._flat = _Flat.of(self.grid, self.filled, present)
+        return self._flat
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """int64[s] milliseconds of all samples, series after series."""
+        return self._flattened().times
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """float64[s]."""
+        return self._flattened().values
+
+    @property
+    def index(self) -> NDArray[np.int64]:
+        """int64[n, m + 1]; of series i, the sample at or after ``grid[j]`` has the number
+        ``index[i, j]``, and ``index[i, m]`` is one past its last.
+        """  # noqa: D205 - what it is takes two lines
+        return self._flattened().index
 
     def rows(self, rows: Sequence[int]) -> Block:
         """Some of the series; the samples are shared."""
         if len(rows) == len(self.labels):
             return self
-        labels = [self.labels[row] for row in rows]
-        falls = self.falls  # found once for all
-        block = Block(labels, self.grid, self.times, self.values, self.index[list(rows)])
+        labels, chosen = [self.labels[row] for row in rows], list(rows)
+        if self.filled is not None and self.first is not None:
+            block = Block(labels, self.grid, None, self.filled[chosen], self.first[chosen])
+            block._falling = None if self.falling else False
+            return block
+        flat, falls = self._flattened(), self.falls  # found once for all
+        block = Block(labels, self.grid, _Flat(flat.times, flat.values, flat.index[chosen]))
         block._falls = falls
         return block
+
+    @property
+    def falling(self) -> bool:
+        """Whether any series falls."""
+        if self._falling is None:
+            if self.filled is not None:
+                self._falling = bool((self.filled[:, 1:] < self.filled[:, :-1]).any())
+            else:
+                self._falling = len(self.falls) > 0
+        return self._falling
 
     @property
     def falls(self) -> NDArray[np.int64]:
         """Numbers of the samples that are less than the one before them in their series."""
         if self._falls is None:
-            falling = np.flatnonzero(self.values[1:] < self.values[:-1]) + 1
-            first = self.index[:, 0][self.index[:, 0] < self.index[:, -1]]
+            values, index = self.values, self.index
+            falling = np.flatnonzero(values[1:] < values[:-1]) + 1
+            first = index[:, 0][index[:, 0] < index[:, -1]]
             self._falls = np.setdiff1d(falling, first, assume_unique=True)
         return self._falls
 
@@ -132,15 +208,12 @@ class Block:
     def live(self) -> Block:
         """Without staleness markers, as ranges see it."""
         if self._live is None:
-            stale = is_stale(self.values)
-            if stale.any():
+            self._live = self
+            if self.filled is None and (stale := is_stale(self.values)).any():
                 before = np.concatenate([[0], np.cumsum(stale)])
                 index = self.index - before[self.index]
-                self._live = Block(
-                    self.labels, self.grid, self.times[~stale], self.values[~stale], index
-                )
-            else:
-                self._live = self
+                flat = _Flat(self.times[~stale], self.values[~stale], index)
+                self._live = Block(self.labels, self.grid, flat)
         return self._live
 
     def before(self, at: NDArray[np.int64], *, inclusive: bool) -> NDArray[np.int64]:
@@ -150,45 +223,90 @@ class Block:
             at: int64[k] milliseconds.
             inclusive: Whether a sample at that very time counts as before.
         """
-        positions = np.searchsorted(self.grid, at, side="right" if inclusive else "left")
-        return self.index[:, positions]
+        return self.index[:, self.columns(at, inclusive=inclusive)]
+
+    def columns(self, at: NDArray[np.int64], *, inclusive: bool) -> NDArray[np.int64]:
+        """For every time, the column of the first grid time after it: int64[k]."""
+        return np.searchsorted(self.grid, at, side="right" if inclusive else "left")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _Flat:
+    """Samples in one row; see the properties of :class:`Block`."""
+
+    times: NDArray[np.int64]
+    values: NDArray[np.float64]
+    index: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        grid: NDArray[np.int64],
+        values: NDArray[np.float64],
+        present: NDArray[np.bool_],
+    ) -> Self:
+        rows, columns = present.shape
+        index = np.zeros((rows, columns + 1), np.int64)
+        np.cumsum(present, axis=1, out=index[:, 1:])
+        if rows:
+            totals = index[:, -1].copy()
+            index += (np.cumsum(totals) - totals)[:, None]
+        times = np.broadcast_to(grid, (rows, columns))[present]
+        return cls(times, values[present], index)
+
+
 class Windows:
     """A range of samples for every series and step.
 
+    Args:
+        block: Where the samples are.
+        at: int64[k] milliseconds: the steps.
+        end: int64[k] milliseconds: where the ranges end.
+        length: How long they are.
+        left_open: Whether their left ends are left out.
+
     Attributes:
         block: Where the samples are.
-        lo: int64[n, k]: the number of the first one.
-        hi: int64[n, k]: one past the last one.
-        start: int64[k] milliseconds: where the range begins.
-        end: int64[k] milliseconds: where it ends.
-        at: int64[k] milliseconds: the step itself.
+        at: int64[k] milliseconds: the steps.
+        start: int64[k] milliseconds: where the ranges begin.
+        end: int64[k] milliseconds: where they end.
+        low: int64[k]: the first column of the grid inside.
+        high: int64[k]: one past the last column inside.
     """
 
-    block: Block
-    lo: NDArray[np.int64]
-    hi: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    at: NDArray[np.int64]
+    __slots__ = ("_hi", "_lo", "at", "block", "end", "high", "low", "start")
 
-    @classmethod
-    def over(
-        cls,
+    def __init__(
+        self,
         block: Block,
         at: NDArray[np.int64],
         end: NDArray[np.int64],
         length: int,
         *,
         left_open: bool,
-    ) -> Self:
-        """The windows of ``length`` milliseconds that end at ``end``."""
-        start = end - length
-        lo = block.before(start, inclusive=left_open)
-        hi = block.before(end, inclusive=True)
-        return cls(block, lo, hi, start, end, at)
+    ) -> None:
+        self.block = block
+        self.at = at
+        self.end = end
+        self.start = end - length
+        self.low = block.columns(self.start, inclusive=left_open)
+        self.high = block.columns(end, inclusive=True)
+        self._lo: NDArray[np.int64] | None = None
+        self._hi: NDArray[np.int64] | None = None
+
+    @property
+    def lo(self) -> NDArray[np.int64]:
+        """int64[n, k]: the number of the first sample."""
+        if self._lo is None:
+            self._lo = self.block.index[:, self.low]
+        return self._lo
+
+    @property
+    def hi(self) -> NDArray[np.int64]:
+        """int64[n, k]: one past the number of the last sample."""
+        if self._hi is None:
+            self._hi = self.block.index[:, self.high]
+        return self._hi
 
     @property
     def count(self) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -137,9 +138,7 @@ class _State:
         """Name what was found: the alerts, or the series to record."""
         if len(found) > self.group.limit > 0 and self.alerts is None:
             raise EvaluationError(f"exceeded limit of {self.group.limit} with series")
-        constant = self.alerts is None or not any(
-            template.uses_value for template in self.rule.labels.values()
-        )
+        constant = self.alerts is None or self._constant
         out = []
         for labels, value in found:
             name = self.names.get(labels) if constant else None
@@ -153,6 +152,20 @@ class _State:
                     self.names[labels] = name
             out.append(Element(name, value, labels))
         return out
+
+    def settled(self, count: int) -> bool:
+        """Whether nothing can change while the same elements come again."""
+        active = self.alerts.active if self.alerts is not None else {}
+        return (
+            self._constant
+            and len(active) == count
+            and all(alert.fired_at is not None for alert in active.values())
+        )
+
+    @property
+    def _constant(self) -> bool:
+        """Whether an element's labels alone say which alert it is."""
+        return not any(template.uses_value for template in self.rule.labels.values())
 
     def step(self, at: int, found: Elements | None) -> list[Change]:
         """What the rule's alerts do at one time; None stands for a failed evaluation."""
@@ -193,19 +206,24 @@ def _evaluator(program: Program, storage: Storage) -> Evaluator:
     )
 
 
+_NOTHING: Elements = []
+
+
 def _columns(answer: Vector | NDArray[np.float64] | str, steps: int) -> list[Elements | None]:
     """What an evaluation gave at each step."""
     if isinstance(answer, str):
         return [None] * steps
     if not isinstance(answer, Vector):
         return [[((), float(value))] for value in answer]
-    out: list[Elements | None] = [[] for _ in range(steps)]
+    out: list[Elements | None] = [_NOTHING] * steps
     at_step, at_row = np.nonzero(answer.present.T)
-    values = answer.values[at_row, at_step]
-    for step, row, value in zip(at_step.tolist(), at_row.tolist(), values.tolist(), strict=True):
-        column = out[step]
-        if column is not None:
-            column.append((answer.labels[row], value))
+    values = answer.values[at_row, at_step].tolist()
+    pairs = [
+        (answer.labels[row], value) for row, value in zip(at_row.tolist(), values, strict=True)
+    ]
+    begins = np.flatnonzero(np.diff(at_step, prepend=-1))
+    for begin, end in pairwise([*begins.tolist(), len(pairs)]):
+        out[int(at_step[begin])] = pairs[begin:end]
     return out
 
 
@@ -419,7 +437,7 @@ def verdicts_of(
     return [(at, verdict) for at, here in changes.items() for verdict in book.take(here)]
 
 
-_CELLS = 1_000_000
+_CELLS = 400_000
 """How many series times instants are evaluated at once: what bounds the memory of a long job."""
 
 
@@ -464,10 +482,16 @@ def _pass(evaluator: Evaluator, state: _State, times: Times, by_time: dict[int, 
             if found is not None:
                 _record(state, at, found, evaluator.storage)
         return
+    settled: list[Labels] | None = None
     for at, found in zip(times.tolist(), columns, strict=True):
-        if found or state.alerts.active:
-            for change in state.step(at, found):
-                by_time.setdefault(at, []).append((state.rule, change))
+        if not found and not state.alerts.active:
+            continue
+        names = None if found is None else [labels for labels, _ in found]
+        if names is not None and names == settled:
+            continue  # the same alerts as before, and all of them fire
+        for change in state.step(at, found):
+            by_time.setdefault(at, []).append((state.rule, change))
+        settled = names if state.settled(len(names or ())) else None
 
 
 def _record(state: _State, at: int, found: Elements, storage: Storage) -> None:

@@ -51,8 +51,8 @@ groups:
 @pytest.fixture(scope="module")
 def parquet(tmp_path_factory):
     """98 jobs, about 344,000 alerts."""
-    path = tmp_path_factory.mktemp("rules") / "set.parquet"
-    traces.write(make("dataset", 98, 7).trace, path)
+    path = tmp_path_factory.mktemp("rules") / "set"
+    traces.write(make("dataset", 98, 7).trace, path, form="parquet")
     return path
 
 
