@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replay.api import Verdict
+from replay.bench.folds import cross_validate
 from replay.bench.pool import Serial, scatter
-from replay.bench.task import Masks, tasks
+from replay.bench.task import Masks, tasks, watch
 from replay.config import RunConfig, to_toml
 from replay.errors import UsageError
 from replay.host import Cost
@@ -21,9 +22,8 @@ from replay.traces.anonymize import Pseudonyms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
-    from contextlib import AbstractContextManager
 
+    from replay.bench.pool import MakePool
     from replay.bench.task import Task, Watched
     from replay.errors import DetectorError
     from replay.scoring import Onsets
@@ -91,12 +91,13 @@ def bench(
     detectors: Sequence[str],
     *,
     policy: Policy | None = None,
-    pool: Callable[[], AbstractContextManager[Executor]] = Serial,
+    pool: MakePool = Serial,
     seed: int = 0,
     keep_ip: bool = False,
     outside: Outside = "keep",
     onsets: Onsets | None = None,
     curves: bool = False,
+    folds: int = 0,
     filtered: bool = False,
     done: Callable[[Task], None] = lambda _: None,
 ) -> Bench:
@@ -112,11 +113,14 @@ def bench(
         outside: Alerts outside their job's time: ``keep``, ``clip`` or ``drop``.
         onsets: When faults began, where that is known.
         curves: Also sweep thresholds and draw delay curves.
+        folds: Fit learned detectors on the jobs of all other folds than a job's own; 0 leaves
+            them as they are.
         filtered: True when the trace holds not all jobs of its source.
         done: Called after each task.
 
     Raises:
-        PluginError: A detector is unknown, or an option does not fit.
+        PluginError: A detector is unknown, an option does not fit, or it cannot be fitted.
+        UsageError: There is nothing to cross-validate.
         ReplayError: The workers die again and again.
 
     Examples:
@@ -132,7 +136,9 @@ def bench(
     key = hashlib.sha256(f"bench {seed}".encode()).digest()
     masks = Masks(None if keep_ip else Pseudonyms(key, per_job=True))
     todo = list(tasks(trace, specs, masks, seed=seed, outside=outside))
-    watched = scatter(todo, pool, done)
+    if folds:
+        todo = cross_validate(todo, specs, trace, masks, policy.labels, folds, pool)
+    watched = scatter(watch, todo, pool, done)
     verdicts = [masks.unmask(said) for each in watched for said in each.verdicts]
     names = [*(spec.name for spec in specs), TOKEN_MEMORY]
     log = VerdictLog.of(trace, [*verdicts, *remembered(trace, policy)], names)
@@ -150,6 +156,7 @@ def bench(
             "outside": outside,
             "seed": seed,
             "keep_ip": keep_ip,
+            "folds": folds,
             "comparable": not filtered,
         },
     )

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections import Counter
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from replay.bench.task import watch
 from replay.errors import ReplayError, TransportError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from replay.bench.task import Task, Watched
+    MakePool = Callable[[], AbstractContextManager[Executor]]
 
-__all__ = ["Serial", "dask", "processes", "scatter"]
+__all__ = ["Serial", "Work", "dask", "processes", "scatter"]
 
-MOST_BREAKS = 3
-"""How often in a row a pool may break without a single task done."""
+W = TypeVar("W", bound="Work")
+R = TypeVar("R")
+
+PRELOAD = ["replay.bench.task"]
+"""What workers need, imported once for all of them."""
+
+MOST_DEATHS = 3
+"""How many workers a task may kill."""
 
 
 class Serial(Executor):
@@ -49,7 +55,7 @@ def processes(workers: int) -> Executor:
     # not fork: threads of Arrow and of the linear algebra may hold locks
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    context.set_forkserver_preload([watch.__module__])
+    context.set_forkserver_preload(PRELOAD)
     return ProcessPoolExecutor(workers, mp_context=context)
 
 
@@ -90,55 +96,70 @@ def dask(scheduler: str, timeout_s: float = 10.0) -> Iterator[Executor]:
         ) from error
 
 
-def scatter(
-    todo: Sequence[Task],
-    pool: Callable[[], AbstractContextManager[Executor]],
-    done: Callable[[Task], None],
-) -> list[Watched]:
-    """Watch every task; results in the order of the tasks.
+class Work(Protocol):
+    """A task: it knows roughly how long it takes, and says what it is."""
 
-    A pool that breaks, because a worker was killed, is made anew for what is left to do.
+    @property
+    def size(self) -> int:
+        """In proportion to the time it takes."""
+
+
+def scatter(
+    call: Callable[[W], R],
+    todo: Sequence[W],
+    pool: MakePool,
+    done: Callable[[W], None] = lambda _: None,
+) -> list[R]:
+    """Do every task; results in the order of the tasks.
+
+    An executor that breaks, because a worker was killed, is made anew for what is left to do. If
+    nothing at all got done in it, the tasks go one by one from then on, so that one which kills
+    its worker takes no other with it, and can be named.
 
     Args:
+        call: Does one task; a function of a module, so that workers find it.
         todo: The tasks.
         pool: Makes an executor; called again when one broke.
         done: Called after each task.
 
     Raises:
-        ReplayError: The pool breaks again and again and nothing gets done.
-        PluginError: A detector cannot be built by a worker.
+        ReplayError: A task kills its worker again and again.
     """
-    results: dict[int, Watched] = {}
-    breaks = 0
-    while len(results) < len(todo):
-        before = len(results)
-        left = [number for number in range(len(todo)) if number not in results]
-        # the longest first, so that no worker is left with it at the end
-        left.sort(key=lambda number: -todo[number].trace.events.num_rows)
+    results: dict[int, R] = {}
+    deaths: Counter[int] = Counter()
+    one_by_one = False
+    # the longest first, so that no worker is left with it at the end
+    order = sorted(range(len(todo)), key=lambda number: -todo[number].size)
+    while left := [number for number in order if number not in results]:
         with pool() as executor:
-            broken = _collect(executor, {n: todo[n] for n in left}, results, done)
-        breaks = breaks + 1 if broken and len(results) == before else 0
-        if breaks == MOST_BREAKS:
-            jobs = ", ".join(todo[n].trace.jobs[0].id for n in left[:5])
-            raise ReplayError(
-                f"Workers died {breaks} times in a row over: {jobs}.",
-                "--workers 1, to see what a detector does there",
-            )
+            for batch in [[number] for number in left] if one_by_one else [left]:
+                if _collect(executor, call, {n: todo[n] for n in batch}, results, done):
+                    if one_by_one:
+                        deaths[batch[0]] += 1
+                    break
+        one_by_one = one_by_one or left == [number for number in left if number not in results]
+        for number, many in deaths.items():
+            if many == MOST_DEATHS:
+                raise ReplayError(
+                    f"Workers died {many} times over {todo[number]}.",
+                    "--workers 1, to see what a detector does there",
+                )
     return [results[number] for number in range(len(todo))]
 
 
 def _collect(
     executor: Executor,
-    todo: Mapping[int, Task],
-    results: dict[int, Watched],
-    done: Callable[[Task], None],
+    call: Callable[[W], R],
+    todo: Mapping[int, W],
+    results: dict[int, R],
+    done: Callable[[W], None],
 ) -> bool:
     """Put what comes back in place; True if the executor broke on the way."""
-    futures: dict[Future[Watched], int] = {}
+    futures: dict[Future[R], int] = {}
     broken = False
     try:
         for number, task in todo.items():
-            futures[executor.submit(watch, task)] = number
+            futures[executor.submit(call, task)] = number
     except BrokenExecutor:  # so early that not everything could be handed over
         broken = True
     try:

@@ -7,10 +7,11 @@ before.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,21 @@ if TYPE_CHECKING:
     from replay.traces.anonymize import Pseudonyms
     from replay.traces.build import Outside
 
-__all__ = ["Masks", "Task", "Watched", "tasks", "watch"]
+__all__ = ["Asked", "Masks", "Task", "Watched", "tasks", "watch"]
+
+
+class Asked(NamedTuple):
+    """A detector, as a task names it.
+
+    Attributes:
+        name: What verdicts and tables call it.
+        text: How it was asked for.
+        model: What it learned from other jobs, as JSON text; empty if nothing.
+    """
+
+    name: str
+    text: str
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +58,23 @@ class Task:
 
     Attributes:
         trace: The job alone; every label reads ``normal``.
-        detectors: (name, how it was asked for) of each detector.
+        detectors: Who is to watch it.
         seed: For detectors that take one.
         outside: Alerts outside their job's time: ``keep``, ``clip`` or ``drop``.
     """
 
     trace: Trace
-    detectors: tuple[tuple[str, str], ...]
+    detectors: tuple[Asked, ...]
     seed: int = 0
     outside: Outside = "keep"
+
+    @property
+    def size(self) -> int:
+        """How many alerts there are."""
+        return int(self.trace.events.num_rows)
+
+    def __str__(self) -> str:
+        return self.trace.jobs[0].id
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +119,19 @@ def watch(task: Task) -> Watched:
 
 
 @lru_cache(maxsize=8)
-def _specs(detectors: tuple[tuple[str, str], ...], seed: int) -> tuple[DetectorSpec, ...]:
-    """Detectors by their texts; found once per process."""
-    return tuple(
-        _seeded(replace(DetectorSpec.parse(text), name=name), seed) for name, text in detectors
-    )
+def _specs(detectors: tuple[Asked, ...], seed: int) -> tuple[DetectorSpec, ...]:
+    """Detectors as asked for; found once per process."""
+    return tuple(_spec(asked, seed) for asked in detectors)
 
 
-def _seeded(spec: DetectorSpec, seed: int) -> DetectorSpec:
-    if "seed" not in options_of(spec.cls) or "seed" in spec.options:
-        return spec
-    return replace(spec, options={**spec.options, "seed": seed})
+def _spec(asked: Asked, seed: int) -> DetectorSpec:
+    spec = DetectorSpec.parse(asked.text)
+    options = dict(spec.options)
+    if "seed" in options_of(spec.cls):
+        options.setdefault("seed", seed)
+    if asked.model:
+        options["model"] = json.loads(asked.model)
+    return replace(spec, name=asked.name, options=options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +153,10 @@ class Masks:
         masked = {node: self.pseudonyms.node(job, node) for node in nodes}
         self.back[job] = {name: node for node, name in masked.items()}
         return masked
+
+    def names(self, job: str) -> dict[str, str]:
+        """Node → the name that detectors see in this job, if another one."""
+        return {node: name for name, node in self.back.get(job, {}).items()}
 
     def unmask(self, said: TimedVerdict) -> TimedVerdict:
         """A verdict about the real node; a name that was made up stays as it is."""
@@ -152,7 +181,7 @@ def tasks(
     outside: Outside = "keep",
 ) -> Iterator[Task]:
     """One task per job, the truth taken out and the nodes masked."""
-    named = tuple((spec.name, spec.text) for spec in detectors)
+    named = tuple(Asked(spec.name, spec.text) for spec in detectors)
     bounds = trace.bounds
     columns = {name: coded(trace.events.column(name)) for name in ("ip", "event")}
     at = trace.events.column("at").to_numpy()

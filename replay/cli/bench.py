@@ -37,6 +37,12 @@ __all__ = ["bench"]
 @click.option("--baselines/--no-baselines", default=True, help="Run the references too.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes. [default: cores]")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Use a running Dask cluster instead.")
+@click.option(
+    "--cross-validate",
+    is_flag=True,
+    help="Fit learned detectors on jobs that share no node with the job they watch.",
+)
+@click.option("--folds", type=click.IntRange(2), default=5, show_default=True, help="For that.")
 @click.option("--keep-ip", is_flag=True, help="Show detectors the real names of nodes.")
 @click.option("--format", "form", type=click.Choice(["folders", "jsonl", "parquet"]), help="Form.")
 @click.option("--lenient", is_flag=True, help="Skip bad rows and jobs, and list them.")
@@ -77,6 +83,7 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
             outside=given["outside"],
             onsets=onsets_beside(path),
             curves=given["curves"],
+            folds=given["folds"] if given["cross_validate"] else 0,
             filtered=len(chosen) < len(trace),
             done=done,
         )
