@@ -15,6 +15,7 @@ import ssl
 import threading
 import time
 import warnings
+from collections import deque
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafka import (  # type: ignore[import-untyped]  # it has no types
@@ -362,45 +363,54 @@ class _Consumer:
 
 
 class _Member(_Consumer, ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-    """A member of a group; what its listener hears on the IO thread is dealt with after a poll."""
+    """A member of a group.
+
+    Its listener is called on the library's IO thread, where nothing may be asked of it, and perhaps
+    before the assignment is in force. So it only notes what was taken away; what is ours is looked
+    up after each poll.
+    """
 
     def __init__(self, made: KafkaConsumer, settings: Settings, owner: Owner) -> None:
         super().__init__(made, settings)
         self._owner = owner
-        self._news: list[tuple[bool, frozenset[int]]] = []
+        self._placed: set[int] = set()
+        self._taken: deque[int] = deque()
         made.subscribe([settings.topic], listener=self)
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        self._news.append((False, frozenset(tp.partition for tp in revoked)))
+        self._taken.extend(tp.partition for tp in revoked)
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._news.append((True, frozenset(tp.partition for tp in assigned)))
+        pass  # the assignment itself is looked at
 
     def poll(self, timeout: float, most: int) -> list[Received]:
         received = super().poll(timeout, most)
-        moved: set[int] = set()
-        while self._news:
-            ours, partitions = self._news.pop(0)
-            moved |= partitions
-            if ours:
-                self._place(partitions)
-            else:
-                self._owner.lost(partitions)
+        taken = {self._taken.popleft() for _ in range(len(self._taken))}
+        owned = {tp.partition for tp in self._made.assignment()}
+        lost = self._placed & taken | self._placed - owned
+        self._placed -= lost
+        gained = owned - self._placed
+        if lost:
+            self._owner.lost(sorted(lost))
+        if gained:
+            self._place(sorted(gained))
+        moved = lost | gained
         return [r for r in received if r.partition not in moved] if moved else received
 
-    def _place(self, partitions: frozenset[int]) -> None:
+    def _place(self, partitions: Sequence[int]) -> None:
+        """Begin new partitions where their marks say; one that is gone again is left out."""
         topic = self._settings.topic
-        owned = {tp.partition for tp in self._made.assignment()}
         try:
-            marks = {
-                partition: self._mark(TopicPartition(topic, partition))
-                for partition in sorted(partitions & owned)
-            }
+            marks = {p: self._mark(TopicPartition(topic, p)) for p in partitions}
         except refusals.KafkaError as error:
             raise unreachable(self._settings, _words(error)) from error
         for partition, offset in self._owner.gained(marks).items():
-            if TopicPartition(topic, partition) in self._made.assignment():
+            try:
                 self._made.seek(TopicPartition(topic, partition), offset)
+            except (AssertionError, refusals.IllegalStateError):
+                self._owner.lost([partition])
+            else:
+                self._placed.add(partition)
 
     def _mark(self, partition: TopicPartition) -> Mark | None:
         committed = self._made.committed(
