@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from detectors.rules.counters import History
     from detectors.rules.program import Program, Settings
+    from detectors.rules.watch import Changes
     from replay.messages import TimedVerdict
     from replay.scoring import Score
     from replay.traces import Trace
@@ -210,10 +211,13 @@ def _verdicts(trace: Trace, program: Program) -> Iterator[TimedVerdict]:
     label = program.settings.label
     for history in _histories(trace):
         changes = changes_of(program, history)
-        for alert in ("", *program.file.alerts):
-            name = f"rules:{alert}" if alert else "rules"
-            said = verdicts_of(changes, label, alert)
-            for number, (at, verdict) in enumerate(said):
+        streams: dict[str, dict[int, Changes]] = {"rules": changes}
+        for at, here in changes.items():
+            for rule, change in here:
+                own = streams.setdefault(f"rules:{rule.name}", {})
+                own.setdefault(at, []).append((rule, change))
+        for name, stream in streams.items():
+            for number, (at, verdict) in enumerate(verdicts_of(stream, label)):
                 yield TimedVerdict("rules", 0, name, history.job, number, at / 1000.0, verdict)
 
 

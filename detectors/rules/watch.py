@@ -94,13 +94,16 @@ class Book:
         for rule, change in changes:
             if self.alert not in {"", rule.name}:
                 continue
-            node = dict(change.labels).get(self.label)
+            node = next((text for name, text in change.labels if name == self.label), None)
             before.setdefault(node, self._firing[node])
             self._firing[node] += 1 if change.kind == "firing" else -1
             if change.kind == "firing":
                 reasons.setdefault(node, _reason(rule, change))
         verdicts = []
-        for node in sorted(before, key=lambda name: (name is not None, name or "")):
+        nodes = list(before)
+        if len(nodes) > 1:
+            nodes.sort(key=lambda name: (name is not None, name or ""))
+        for node in nodes:
             now = self._firing[node]
             if now and not before[node]:
                 verdicts.append(Verdict(node, "raise", reason=reasons[node]))
