@@ -25,18 +25,18 @@ class Commands:
 
     Args:
         wall: The clock the engine sleeps on.
+
+    Attributes:
+        pending: What was asked for and not yet obeyed; to look whether there is anything.
     """
 
     def __init__(self, wall: Wall) -> None:
         self._wall = wall
-        self._queue: deque[_Command] = deque()
+        self.pending: deque[_Command] = deque()
         self._awaiting_rest: list[threading.Event] = []
         self._lock = threading.RLock()  # a signal handler may interrupt its own thread in here
         self._closed = False
         self._engine: int | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._queue)
 
     def open(self) -> None:
         """This thread is the engine's."""
@@ -46,9 +46,9 @@ class Commands:
         """The engine has ended: nothing is obeyed any more, and nobody waits any longer."""
         with self._lock:
             self._closed = True
-            for command in self._queue:
+            for command in self.pending:
                 command.done.set()
-            self._queue.clear()
+            self.pending.clear()
         self.rest()
 
     def put(self, act: Callable[[], None], *, until_rest: bool = False, wait: bool = True) -> None:
@@ -65,7 +65,7 @@ class Commands:
         with self._lock:
             if self._closed:
                 return
-            self._queue.append(command)
+            self.pending.append(command)
             waits = wait and self._engine not in {None, threading.get_ident()}
         self._wall.wake()
         if waits:
@@ -74,7 +74,7 @@ class Commands:
     def obey(self) -> None:
         """Do what was asked for first. Only on the engine's thread."""
         self._wall.hush()
-        command = self._queue.popleft()
+        command = self.pending.popleft()
         if command.until_rest:
             self._awaiting_rest.append(command.done)
         command.act()

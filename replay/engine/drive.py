@@ -162,7 +162,7 @@ class Drive:
             return False
         if self._catch_up_to_ns is not None:
             return at_ns < self._catch_up_to_ns or self._arrive(self._catch_up_to_ns)
-        if self.commands:
+        if self.commands.pending:
             self.commands.obey()
             return False
         if self.stepping:
@@ -185,7 +185,7 @@ class Drive:
             return self._set_off(time)
         if self._silences:
             self._cut_silence(time, at_ns)
-        return time.wait(at_ns, self.epoch.prepare) and not self.commands
+        return time.wait(at_ns, self.epoch.prepare) and not self.commands.pending
 
     def _set_off(self, time: Timekeeper) -> bool:
         """Set the clock going, after the delay before a loop."""
@@ -251,7 +251,7 @@ class Drive:
             return (None, None, True) if catching_up else None
         if catching_up or self.stepping:
             return (*self.time.unpaced(), catching_up)
-        return (*self.time.on_time(self.epoch.env.now_ns), False)
+        return (*self.time.on_time(), False)
 
     def _deliver(self, messages: Sequence[Message], alerts: int) -> bool:
         """Publish. False when whatever comes next in this instant has to wait."""
@@ -272,7 +272,7 @@ class Drive:
                 self._observer.published(message)
         if self._listening and alerts and self._settle is not None:
             self._settle()
-        if self.commands:
+        if self.commands.pending:
             self.epoch.env.gate = self._gate
             return False
         return not self.stepping or self.epoch.behind < self.epoch.allowance

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,15 @@ class Score:
         numbers = range(len(timeline.slots))
         self.by_begin = sorted(numbers, key=lambda number: timeline.slots[number].begin_ns)
         self.by_end = sorted(numbers, key=lambda number: timeline.slots[number].end_ns)
+
+
+class _Prepared(NamedTuple):
+    """An instant, or the rest of one, whose messages are there already."""
+
+    first: int
+    last: int
+    behind: int
+    messages: list[AlertSlice]
 
 
 class Epoch:
@@ -89,7 +98,7 @@ class Epoch:
         self.env = TapeEnvironment(score.times, self._emit, instant, initial_time=entry_ns)
         self._slice = score.starts[instant]
         self._skip = 0
-        self._prepared: tuple[int, int, list[AlertSlice]] | None = None
+        self._prepared: _Prepared | None = None
         self.behind = score.numbers[self._slice]
         self.allowance = len(score.timeline)
         self.active: dict[int, None] = dict(before.active) if before else {}
@@ -162,7 +171,10 @@ class Epoch:
 
     def _emit(self, number: int, upto: int) -> int:
         """Publish an instant, or several where nothing comes between. Which one is next."""
-        score = self._score
+        score, prepared = self._score, self._prepared
+        if prepared is not None and self._fits(prepared):
+            self._publish_prepared(prepared)
+            return number + 1
         if upto - number > 1:
             until = bisect_right(score.reached, self.behind + GROUP, number + 1, upto + 1) - 1
             if until > number:
@@ -177,7 +189,7 @@ class Epoch:
         """Publish whole instants."""
         first, self._slice = self._slice, self._score.starts[instant]
         before, self.behind = self.behind, self._score.reached[instant]
-        self._deliver(self._messages(first, self._slice), self.behind - before)
+        self._publish(self._make(first, self._slice), self.behind - before)
 
     def _publish_part(self, stop: int) -> bool:
         """Publish some slices of an instant. False when it is done, or the rest has to wait."""
@@ -192,8 +204,8 @@ class Epoch:
         else:
             last, leave = self._cut(stop, goal)
         self.behind = numbers[last] - leave
-        messages = self._messages(first, last, skip, leave)
-        return self._deliver(messages, self.behind - before) and self._slice < stop
+        messages = self._make(first, last, skip, leave)
+        return self._publish(messages, self.behind - before) and self._slice < stop
 
     def _cut(self, stop: int, goal: int) -> tuple[int, int]:
         """Where to cut an instant that is too long.
@@ -215,25 +227,31 @@ class Epoch:
         cursor = self.env.cursor
         if self._prepared is None and not self._skip and cursor < len(self._score.times):
             first, last = self._slice, self._score.starts[cursor + 1]
-            if self._score.numbers[last] <= self.behind + PIECE:
-                self._prepared = first, last, self._make(first, last, 0, 0)
+            behind = self._score.numbers[last]
+            if behind <= self.behind + PIECE:
+                self._prepared = _Prepared(first, last, behind, self._make(first, last))
 
-    def _messages(
-        self, first: int, last: int, skip: int = 0, leave: int = 0
-    ) -> Sequence[AlertSlice]:
-        """Slices as messages that leave now; of the first and the last, perhaps only a part."""
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared[:2] == (first, last) and not (skip or leave):
-            messages = prepared[2]
-        else:
-            messages = self._make(first, last, skip, leave)
+    def _fits(self, prepared: _Prepared) -> bool:
+        """Whether it is what comes next, and may."""
+        return prepared.first == self._slice and prepared.behind <= self.allowance
+
+    def _publish_prepared(self, prepared: _Prepared) -> None:
+        """Publish an instant whose messages are there."""
+        self._slice = prepared.last
+        before, self.behind = self.behind, prepared.behind
+        self._publish(prepared.messages, prepared.behind - before)
+
+    def _publish(self, messages: list[AlertSlice], alerts: int) -> bool:
+        """Stamp and publish. False when whatever comes next in this instant has to wait."""
+        self._prepared = None
         stamp = self._stamp()
         if stamp is not None:
             for message in messages:
                 message.scheduled_wall, message.published_wall, message.catch_up = stamp
-        return messages
+        return self._deliver(messages, alerts)
 
-    def _make(self, first: int, last: int, skip: int, leave: int) -> list[AlertSlice]:
+    def _make(self, first: int, last: int, skip: int = 0, leave: int = 0) -> list[AlertSlice]:
+        """Slices as messages; of the first and the last, perhaps only a part."""
         return self._score.reel.slices(
             first, last, run=self._score.run, epoch=self.number, skip=skip, leave=leave
         )

@@ -116,32 +116,34 @@ class Timekeeper:
             self._due_ns = due
         return True
 
-    def on_time(self, replay_ns: int) -> tuple[float, float]:
-        """Called just before a slice leaves: keeps the books and the policy.
+    def on_time(self) -> tuple[float, float]:
+        """Called just before alerts leave; the books are kept when they have.
 
         Returns:
-            When it was due and when it leaves, in Unix seconds.
+            When they were due and when they leave, in Unix seconds.
 
         Raises:
             ReplayError: It is later than ``fail`` tolerates.
         """
-        due, now = self._due_ns, self.pacer.now_ns
+        due, now, offset = self._due_ns, self.pacer.now_ns, self._unix_offset_ns
         if due is None:
             raise RuntimeError("nothing is due")
-        late = self.lag_ns = now - due
-        self.lateness.add(late)
-        self.early += late < 0
-        if late > self._late_ns:
-            self.late += 1
-            if self._when_late == "slip":
-                self._slip(replay_ns)
-        if self._when_late == "fail" and late > self._tolerance_ns:
+        self.lag_ns = now - due
+        if self.lag_ns > self._late_ns:
+            self._be_late(self.horizon_ns)
+        return (due + offset) / 1e9, (now + offset) / 1e9
+
+    def _be_late(self, replay_ns: int) -> None:
+        """Count it, and follow the policy."""
+        self.late += 1
+        if self._when_late == "slip":
+            self._slip(replay_ns)
+        if self._when_late == "fail" and self.lag_ns > self._tolerance_ns:
             raise ReplayError(
-                f"The replay fell {late / 1e9:.3f} s behind at replay second"
+                f"The replay fell {self.lag_ns / 1e9:.3f} s behind at replay second"
                 f" {replay_ns / 1e9:.3f}; {self._tolerance_ns / 1e9:g} s are tolerated.",
                 "a lower --speed, or --when-late catch-up",
             )
-        return (due + self._unix_offset_ns) / 1e9, (now + self._unix_offset_ns) / 1e9
 
     def left(self, alerts: int) -> None:
         """Called just after messages have left, some of them alerts."""
@@ -149,6 +151,8 @@ class Timekeeper:
         now = self.pacer.read()
         self.sink_ns += now - before
         if alerts and self._due_ns is not None:
+            self.lateness.add(self.lag_ns)
+            self.early += self.lag_ns < 0
             self.cleared.add(now - self._due_ns)
 
     def unpaced(self) -> tuple[float, float]:
