@@ -191,7 +191,7 @@ def test_trap_08_something_new_and_earlier_shortens_the_wait():
 
 def test_trap_09_instants_are_whole_nanoseconds():
     step = 100_000_000
-    assert sum([0.1] * 10**6) != 10**5  # what floats would do
+    assert 3 * 0.1 != 0.3  # what floats would do
     times = [number * step for number in range(10**4)]
     trace = trace_of(Work(1000, tuple(Row(t / SECOND) for t in times)), Work(1000, (Row(999.9),)))
     timeline = Timeline.build(trace)
