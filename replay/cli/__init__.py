@@ -15,6 +15,6 @@ def main(argv: list[str] | None = None) -> None:
     if arguments == ["--version"]:  # before click is paid for
         print(f"alert-replay, version {replay.__version__}")
         return
-    from replay.cli.main import run_verb
+    from replay.cli.verbs import run_verb
 
     sys.exit(run_verb(arguments))

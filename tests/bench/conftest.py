@@ -33,6 +33,14 @@ def table():
     return take
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Whatever stands in this folder is a benchmark."""
+    for item in items:
+        if "tests/bench/" in item.path.as_posix():
+            item.add_marker(pytest.mark.bench)
+
+
 def pytest_terminal_summary(terminalreporter):
     if not _lines:
         return

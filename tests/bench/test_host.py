@@ -20,8 +20,6 @@ from replay.plugins import DETECTORS, installed, parse_detectors
 from replay.testing import stream
 from replay.transports.memory import Channel
 
-pytestmark = pytest.mark.bench
-
 JOBS, ALERTS, ROUNDS = 98, 344_000, 5
 BASELINES = ("silent", "accuse-all", "random", "loudest", "first-alert", "most-kinds")
 

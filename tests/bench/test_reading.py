@@ -19,8 +19,6 @@ import pytest
 from replay.traces import FORMS, write
 from replay.traces import open as open_trace
 
-pytestmark = pytest.mark.bench
-
 JOBS, NODES, KINDS = 98, 76, 40
 ROUNDS = 7
 START = -6_689_447  # 1969-10-15 13:49:13

@@ -24,8 +24,6 @@ from replay.scoring import Policy
 from replay.traces.model import EVENTS, Trace, TraceJob
 from replay.traces.synth import make
 
-pytestmark = pytest.mark.bench
-
 SECOND = 10**9
 BASE = 1_700_000_100  # Unix seconds at which every job begins for the peer
 RULES = """

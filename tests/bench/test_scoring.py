@@ -220,7 +220,7 @@ def test_verb_on_98_jobs(benchmark: Any, tmp_path: Any) -> None:
     ]
     script = textwrap.dedent(f"""
         import time
-        from replay.cli.main import run_verb
+        from replay.cli.verbs import run_verb
         arguments = {[str(argument) for argument in arguments]!r}
         run_verb(arguments)  # imports everything
         before = time.process_time()

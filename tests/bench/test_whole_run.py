@@ -13,8 +13,6 @@ from replay.runner import BASELINES, Replay
 from replay.testing import stream
 from replay.traces.synth import make
 
-pytestmark = pytest.mark.bench
-
 
 @pytest.fixture(scope="module")
 def trace():

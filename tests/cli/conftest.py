@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replay import traces
-from replay.cli.main import run_verb
+from replay.cli.verbs import run_verb
 from replay.testing import TINY_TRACES
 
 

@@ -14,7 +14,7 @@ from kafka_brokers import ROOT, Tansu, free_port
 from kafka_jobs import said
 
 import replay.traces
-from replay.cli.main import run_verb
+from replay.cli.verbs import run_verb
 from replay.engine import Playback, Player
 from replay.host import Host
 from replay.plugins import parse_detectors

@@ -69,7 +69,7 @@ def plugin(tmp_path):
 @pytest.fixture
 def call(capsys):
     """Calls the command line in this process; gives exit code, standard output and error."""
-    from replay.cli.main import run_verb  # noqa: PLC0415 - only some tests need it
+    from replay.cli.verbs import run_verb  # noqa: PLC0415 - only some tests need it
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = run_verb([str(argument) for argument in arguments])

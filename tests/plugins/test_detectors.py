@@ -113,10 +113,10 @@ def test_by_class():
     ("text", "words"),
     [
         ("brst", r"There is no detector 'brst'; did you mean 'burst'\?"),
-        ("zzz", r"There is no detector 'zzz'\.  Try: one of accuse-all, burst, "),
+        ("zzz", r"There is no detector 'zzz'\.  Try: one of accuse-all, "),
         ("", "There is no detector ''"),
         ("burst:windo=3", r"Detector burst has no option 'windo'; did you mean 'window'\?"),
-        ("burst:zzz=3", r"has no option 'zzz'\.  Try: one of fleet, threshold, window"),
+        ("burst:zzz=3", r"has no option 'zzz'\.  Try: one of .*threshold"),
         ("silent:loud=3", r"has no option 'loud'\.  Try: silent alone: it has no options"),
         ("burst:window", r"Option 'window' of detector burst has no value\.  Try: window=\.\.\."),
         ("burst:window=soon", r"Option window of detector burst: 'soon' is not a number\."),

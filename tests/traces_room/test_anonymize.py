@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from replay.cli.main import run_verb
+from replay.cli.verbs import run_verb
 from replay.errors import TraceError, UsageError
 from replay.traces import open as open_trace
 from replay.traces.anonymize import (

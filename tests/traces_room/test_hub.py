@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from replay.cli.main import run_verb
+from replay.cli.verbs import run_verb
 from replay.errors import TraceError, TransportError, UsageError
 from replay.traces import hub, write
 from replay.traces import open as open_trace

@@ -68,7 +68,9 @@ def test_what_datasets_writes_is_read_again(trace, tables, tmp_path, load_datase
 def test_polars_and_duckdb(trace, tables):
     kinds = trace.events.column("event").to_pylist()
     assert pl.read_parquet(tables / "events.parquet")["event"].to_list() == kinds
-    rows = duckdb.sql(f"select event from read_parquet('{tables}/events.parquet')").fetchall()
+    with duckdb.connect() as database:
+        found = database.sql(f"select event from read_parquet('{tables}/events.parquet')")
+        rows = found.fetchall()
     assert [row[0] for row in rows] == kinds
     frame = pl.from_arrow(trace.events)
     assert frame["ip"].cast(pl.String).to_list() == trace.events.column("ip").to_pylist()

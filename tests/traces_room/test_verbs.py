@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.cli.main import run_verb
+from replay.cli.verbs import run_verb
 from replay.traces import FORMS
 from replay.traces import open as open_trace
 
