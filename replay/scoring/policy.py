@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["PROFILES", "Cost", "LabelMap", "Meaning", "Policy"]
 
 Meaning = Literal["negative", "positive", "ignore"]
-Zero = Literal["start", "job_alert", "node_alert", "onset"]
+ZeroName = Literal["start", "job_alert", "node_alert", "onset"]
 ANYTHING = "*"
 
 
@@ -117,12 +117,12 @@ class Cost:
     c_delay_per_hour: float = 6.0
     tau_s: float = 1800.0
     c_healthy_job_alarm: float = 2.0
-    zero: Zero = "start"
+    zero: ZeroName = "start"
 
     def __post_init__(self) -> None:
-        if self.zero not in get_args(Zero):
+        if self.zero not in get_args(ZeroName):
             raise UsageError(
-                f"Delay cannot be counted from {self.zero!r}.", ", ".join(get_args(Zero))
+                f"Delay cannot be counted from {self.zero!r}.", ", ".join(get_args(ZeroName))
             )
         for name in _WEIGHTS:
             value = getattr(self, name)

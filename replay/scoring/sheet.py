@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["Groups", "Number", "Sheet", "divide"]
 
 Number = int | float | None
-Array = "NDArray[Any]"
 
 
 @dataclass(frozen=True, slots=True)
