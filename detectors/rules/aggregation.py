@@ -34,7 +34,6 @@ class Groups:
         series: Their label sets.
         grouping: The labels of ``by`` or ``without``.
         leave_out: Whether these are left out, rather than kept.
-        memory: What label sets became under the same grouping before; grows.
 
     Attributes:
         labels: The label set of each group.
@@ -48,19 +47,14 @@ class Groups:
         grouping: Sequence[str],
         *,
         leave_out: bool,
-        memory: dict[Labels, Labels] | None = None,
     ) -> None:
         names = {*grouping, NAME} if leave_out else set(grouping)
-        memory = {} if memory is None else memory
         found: dict[Labels, int] = {}
         self.labels: list[Labels] = []
         self.members: list[list[int]] = []
         of = []
         for row, labels in enumerate(series):
-            key = memory.get(labels)
-            if key is None:
-                key = without(labels, names) if leave_out else keep(labels, names)
-                memory[labels] = key
+            key = without(labels, names) if leave_out else keep(labels, names)
             number = found.setdefault(key, len(found))
             if number == len(self.labels):
                 self.labels.append(key)
@@ -96,18 +90,38 @@ def _sum(vector: Vector, groups: Groups, *, old: bool) -> Floats:
     cell = groups.of[row] * steps + step
     if old:  # bincount adds in order, plainly
         return np.bincount(cell, values, size * steps).reshape(size, steps).astype(np.float64)
-    order = np.argsort(cell, kind="stable")
+    order = _by_cell(groups.of[row], step)
     cell, values = cell[order], values[order]
     begins = np.flatnonzero(np.diff(cell, prepend=-1))
-    rank = np.arange(len(cell)) - np.repeat(begins, np.diff(begins, append=len(cell)))
-    layers = np.argsort(rank, kind="stable")
-    edges = np.searchsorted(rank[layers], np.arange(rank.max(initial=-1) + 2))
+    sizes = np.diff(begins, append=len(cell))
+    rank = np.arange(len(cell)) - np.repeat(begins, sizes)
+    longest = int(sizes.max(initial=0))
     high, low = np.zeros(size * steps), np.zeros(size * steps)
+    if longest * len(sizes) <= 4 * len(values):  # dense enough for a matrix
+        table = np.zeros((len(sizes), longest))
+        table[np.repeat(np.arange(len(sizes)), sizes), rank] = values
+        if longest:
+            high[cell[begins]], low[cell[begins]] = sums.total(table)
+        return (high + low).reshape(size, steps)
+    layers = _stable(rank)
+    edges = np.searchsorted(rank[layers], np.arange(longest + 1))
     for begin, end in pairwise(edges.tolist()):  # the first value of every sum, the second, ...
         layer = layers[begin:end]
         place = cell[layer]
         high[place], low[place] = sums.add(values[layer], high[place], low[place])
     return (high + low).reshape(size, steps)
+
+
+def _stable(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sort; numpy has a linear way for 16 bits."""
+    narrow = len(keys) and keys.max() < 2**16
+    return np.argsort(keys.astype(np.uint16) if narrow else keys, kind="stable")
+
+
+def _by_cell(group: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sort by group, then step, in two passes of which the first is the minor one."""
+    minor = _stable(step)
+    return minor[_stable(group[minor])]
 
 
 def _gathered(vector: Vector, groups: Groups, combine: np.ufunc, kind: type) -> NDArray[Any]:

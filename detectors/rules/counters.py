@@ -38,7 +38,8 @@ ZEROS: tuple[Zero, ...] = ("none", "two-step", "cross", "seen")
 
 def series_labels(job: str, node: str, kind: str) -> Labels:
     """The label set of one counter."""
-    return make({NAME: METRIC, "job_id": job, "ip": node, "event": kind})
+    pairs = ((NAME, METRIC), ("event", kind), ("ip", node), ("job_id", job))
+    return pairs if kind and node and job else make(pairs)
 
 
 @dataclass(frozen=True, slots=True)

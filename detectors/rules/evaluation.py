@@ -115,9 +115,10 @@ class Evaluator:
     notes: dict[str, None] = field(default_factory=dict)
     _span: tuple[int, int] | None = None
     _step: int = 0
-    _grouped: dict[tuple[tuple[str, ...], bool], dict[Labels, Labels]] = field(
-        default_factory=dict, repr=False
+    _grouped: dict[tuple[int, tuple[str, ...], bool], tuple[list[Labels], aggregation.Groups]] = (
+        field(default_factory=dict, repr=False)
     )
+    _grouped_version: int = -1
     _known: dict[tuple[Call, bytes, tuple[int, int] | None], Vector] = field(
         default_factory=dict, repr=False
     )
@@ -347,29 +348,31 @@ class Evaluator:
         apply: Callable[[Windows], tuple[Floats, Mask]],
     ) -> Vector:
         """Apply a function to each window of a range."""
-        labels: list[Labels] = []
-        values, present, drops = [], [], []
+        keeps_name = name in _KEEP_NAME or self.delayed_names
+        pieces, unique = [], True
         for windows in self._ranges(expr, times):
-            if not windows.block.labels:
+            block = windows.block
+            if not block.labels:
                 continue
             value, here = apply(windows)
             rows = np.flatnonzero(here.any(axis=1))
-            if len(rows) < len(here):
+            labels, bare_unique = (block.labels, True) if keeps_name else block.bare
+            if len(rows) < len(labels):
                 value, here = value[rows], here[rows]
-            labels.extend(windows.block.labels[row] for row in rows)
-            values.append(value)
-            present.append(here)
-            inner = windows.block.drop
-            drops.append(np.zeros(len(rows), bool) if inner is None else inner[rows])
-        if not labels:
+                labels = [labels[row] for row in rows]
+            drop = np.zeros(len(rows), bool) if block.drop is None else block.drop[rows]
+            pieces.append(Vector(labels, value, here, drop if self.delayed_names else None))
+            unique &= bare_unique
+            if name in {"rate", "increase"}:
+                self._note_counters(block.labels, expr)
+        if not pieces:
             return Vector.empty(len(times))
-        drop = np.concatenate(drops) if self.delayed_names else None
-        result = Vector(labels, np.concatenate(values), np.concatenate(present), drop)
-        if name in {"rate", "increase"}:
-            self._note_counters(labels, expr)
-        if name in _KEEP_NAME:
-            return result
-        return drop_names(result, delayed=self.delayed_names)
+        result = pieces[0]
+        for piece in pieces[1:]:
+            result, unique = operators.stack(result, piece), False
+        if self.delayed_names and name not in _KEEP_NAME:
+            return drop_names(result, delayed=True)
+        return result if unique or keeps_name else collapse(result)
 
     def _note_counters(self, series: Sequence[Labels], expr: Expression) -> None:
         node = unwrap(expr)
@@ -650,10 +653,7 @@ class Evaluator:
             "count_values",
         }:
             return vector
-        memory = self._grouped.setdefault((node.grouping, node.without), {})
-        groups = aggregation.Groups(
-            vector.labels, node.grouping, leave_out=node.without, memory=memory
-        )
+        groups = self._groups(vector.labels, node)
         if node.op == "count_values":
             label = node.param
             bare = unwrap(label) if label is not None else None
@@ -668,6 +668,17 @@ class Evaluator:
             q = self.scalar(node.param, times)
             self._note_quantile(q)
         return aggregation.reduce(node.op, vector, groups, old=self._old, q=q)
+
+    def _groups(self, series: list[Labels], node: Aggregate) -> aggregation.Groups:
+        """Group series; rules often group the same ones again."""
+        if self._grouped_version != self.storage.version:
+            self._grouped.clear()
+            self._grouped_version = self.storage.version
+        key = (id(series), node.grouping, node.without)
+        if key not in self._grouped:  # the list is kept, so that its id stays its own
+            groups = aggregation.Groups(series, node.grouping, leave_out=node.without)
+            self._grouped[key] = (series, groups)
+        return self._grouped[key][1]
 
     def _of_binary(self, node: Binary, times: Times) -> Vector | Floats:
         lhs, rhs = self.evaluate(node.lhs, times), self.evaluate(node.rhs, times)

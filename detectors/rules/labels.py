@@ -45,7 +45,7 @@ def make(pairs: Mapping[str, str] | Iterable[tuple[str, str]]) -> Labels:
 
 def without(labels: Labels, names: Collection[str]) -> Labels:
     """All labels but these."""
-    return tuple(pair for pair in labels if pair[0] not in names)
+    return tuple([pair for pair in labels if pair[0] not in names])
 
 
 def nameless(labels: Labels) -> Labels:
@@ -63,7 +63,7 @@ def nameless(labels: Labels) -> Labels:
 
 def keep(labels: Labels, names: Collection[str]) -> Labels:
     """These labels only."""
-    return tuple(pair for pair in labels if pair[0] in names)
+    return tuple([pair for pair in labels if pair[0] in names])
 
 
 def show(labels: Labels) -> str:

@@ -123,12 +123,13 @@ def set_operation(op: str, lhs: Vector, rhs: Vector, matching: Matching) -> Vect
     if op == "or":
         taken = _presence(lhs, left, size)
         added = rhs.only(~taken[right])
-        return collapse(_stack(lhs, added))
+        return collapse(stack(lhs, added))
     found = _presence(rhs, right, size)[left]
     return lhs.only(found if op == "and" else ~found)
 
 
-def _stack(first: Vector, second: Vector) -> Vector:
+def stack(first: Vector, second: Vector) -> Vector:
+    """The series of both."""
     drop = None
     if first.drop is not None or second.drop is not None:
         drop = np.concatenate(

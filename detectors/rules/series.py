@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from detectors.rules.errors import Unsupported
-from detectors.rules.labels import NAME, Labels, Matcher, show
+from detectors.rules.labels import Labels, Matcher, nameless, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,6 +83,8 @@ class Block:
     """
 
     __slots__ = (
+        "_bare",
+        "_columns",
         "_falling",
         "_falls",
         "_flat",
@@ -111,6 +113,8 @@ class Block:
         self._live: Block | None = None
         self._falls: NDArray[np.int64] | None = None
         self._falling: bool | None = None
+        self._bare: tuple[list[Labels], bool] | None = None
+        self._columns: dict[str, list[str]] = {}
 
     @classmethod
     def dense(
@@ -183,6 +187,20 @@ class Block:
         block = Block(labels, self.grid, _Flat(flat.times, flat.values, flat.index[chosen]))
         block._falls = falls
         return block
+
+    @property
+    def bare(self) -> tuple[list[Labels], bool]:
+        """The label sets without names, and whether no two are the same."""
+        if self._bare is None:
+            labels = [nameless(series) for series in self.labels]
+            self._bare = labels, len(set(labels)) == len(labels)
+        return self._bare
+
+    def column(self, name: str) -> list[str]:
+        """What each series has for a label; empty where it has none."""
+        if name not in self._columns:
+            self._columns[name] = [dict(labels).get(name, "") for labels in self.labels]
+        return self._columns[name]
 
     @property
     def falling(self) -> bool:
@@ -377,7 +395,7 @@ class Storage:
                     raise Unsupported(show(labels), reason)
             found = []
             for block in self._all():
-                rows = _matching_rows(block.labels, matchers)
+                rows = _matching_rows(block, matchers)
                 if rows:
                     found.append(block.rows(rows))
             self._found[matchers] = found
@@ -407,21 +425,12 @@ def _all_match(matchers: tuple[Matcher, ...], pairs: dict[str, str]) -> bool:
     return all(matcher.matches(pairs.get(matcher.name, "")) for matcher in matchers)
 
 
-def _matching_rows(series: list[Labels], matchers: tuple[Matcher, ...]) -> list[int]:
+def _matching_rows(block: Block, matchers: tuple[Matcher, ...]) -> list[int]:
     """Numbers of the series that satisfy all matchers; each value is tried once."""
-    rows = list(range(len(series)))
-    for matcher in sorted(matchers, key=lambda one: one.name != NAME):
-        seen: dict[str, bool] = {}
-        kept = []
-        for row in rows:
-            value = ""
-            for name, text in series[row]:
-                if name == matcher.name:
-                    value = text
-                    break
-            if value not in seen:
-                seen[value] = matcher.matches(value)
-            if seen[value]:
-                kept.append(row)
-        rows = kept
+    rows = list(range(len(block.labels)))
+    for matcher in matchers:
+        column = block.column(matcher.name)
+        fits = {value: matcher.matches(value) for value in set(column)}
+        if not all(fits.values()):
+            rows = [row for row in rows if fits[column[row]]]
     return rows
