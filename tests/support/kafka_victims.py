@@ -14,12 +14,12 @@ from replay.transports.kafka.worker import Worker
 __all__ = ["confluent", "kafka_python", "start"]
 
 
-def start(source, target, group):
+def start(source, target, group, specs=SPECS):
     """A worker, and the event of its first partition; forked from where all is imported."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["kafka_victims"])
     ready = context.Event()
-    process = context.Process(target=_work, args=(source, target, group, ready), daemon=True)
+    process = context.Process(target=_work, args=(source, target, group, ready, specs), daemon=True)
     process.start()
     return process, ready
 
@@ -33,8 +33,8 @@ class _Ready(Worker):
         return super().gained(marks)
 
 
-def _work(source, target, group, ready):
-    worker = _Ready(source, target, group, lambda: JobHost(SPECS))
+def _work(source, target, group, ready, specs):
+    worker = _Ready(source, target, group, lambda: JobHost(specs))
     worker.ready = ready
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     worker.run()
