@@ -1,6 +1,6 @@
 """What moving a whole data set costs when nothing is waited for.
 
-Run alone: ``python -m pytest tests/bench/test_engine_virtual.py --benchmark-only``.
+Run alone: ``python -m pytest tests/bench/test_engine_virtual.py -m bench``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ from replay.timeline import Timeline
 from replay.traces import open as open_trace
 from replay.traces import write
 
-pytestmark = pytest.mark.bench
-
-ROUNDS = 5
+ROUNDS = 3
 TICK = 30 * 10**9
 
 
@@ -304,7 +302,7 @@ def digest(timeline, playback=None, **script):
 
 
 def test_t11_order(benchmark, table, tmp_path):
-    trace = whole_set()
+    trace = whole_set(alerts=40_000)
     timeline = Timeline.build(trace)
 
     def fast(speed, **options):
