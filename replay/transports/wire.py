@@ -379,7 +379,8 @@ class _Names:
 
     def code(self, name: str) -> int:
         """The code of a name, a new one if it is new."""
-        return self.codes.setdefault(name, len(self.codes))
+        codes = self.codes
+        return codes.setdefault(name, len(codes))
 
     def seen(self) -> tuple[str, ...]:
         """The names seen so far."""
@@ -524,7 +525,10 @@ class Decoder:
             at = _number(record, "t")
         if type(node) is not str or type(kind) is not str:
             node, kind = _get(record, "ip", str), _get(record, "event", str)
-        scheduled, published = _maybe(record, "scheduled_wall"), _maybe(record, "published_wall")
+        scheduled = published = None
+        if "scheduled_wall" in record or "published_wall" in record:
+            scheduled = _maybe(record, "scheduled_wall")
+            published = _maybe(record, "published_wall")
         if seq < reading.next:
             if reading.is_hole(seq):
                 self.counters.reorders += 1

@@ -21,7 +21,7 @@ from replay.transports.kafka.partitions import partition_of
 from replay.transports.wire import job_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from replay.transports.kafka.clients import Client, Delivery, Producer
     from replay.transports.kafka.settings import Settings
@@ -242,17 +242,40 @@ class Outbox:
             TransportError: A record was refused, or the broker is away and the policy is to fail.
         """
         with self._changed:
-            for first in range(0, len(values), self._group):
-                group = values[first : first + self._group]
-                if not self._has_room(len(group)):
-                    self._wait_for_room(len(group))
-                key, partition = self._place(job)
-                seq = last_seq if last_seq < 0 else last_seq - len(values) + first + len(group)
-                sent = _Sent(job, key, group, partition, headers, self._mono(), seq, at)
-                self._pending.append(sent)
-                self._under_way += len(group)
-                self._report.sent += len(group)
-                self._send(sent)
+            self._put(job, values, headers, last_seq, at, self._mono())
+
+    def put_all(self, puts: Iterable[tuple[str, Sequence[bytes], int, float]]) -> None:
+        """As :meth:`put` for many: each a job, its records, the number of the last, their time."""
+        with self._changed:
+            now = self._mono()
+            for job, values, last_seq, at in puts:
+                self._put(job, values, (), last_seq, at, now)
+
+    def _put(
+        self,
+        job: str,
+        values: Sequence[bytes],
+        headers: Sequence[tuple[str, bytes]],
+        last_seq: int,
+        at: float,
+        now: float,
+    ) -> None:
+        count = len(values)
+        if count > self._group:
+            for first in range(0, count, self._group):
+                part = values[first : first + self._group]
+                seq = last_seq if last_seq < 0 else last_seq - count + first + len(part)
+                self._put(job, part, headers, seq, at, now)
+            return
+        if not self._has_room(count):
+            self._wait_for_room(count)
+            now = self._mono()
+        place = self._places.get(job) or self._place(job)
+        sent = _Sent(job, place[0], values, place[1], headers, now, last_seq, at)
+        self._pending.append(sent)
+        self._under_way += count
+        self._report.sent += count
+        self._send(sent)
 
     def flush(self) -> None:
         """Wait until every record is acknowledged; raises as :meth:`put`."""

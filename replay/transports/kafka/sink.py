@@ -10,7 +10,7 @@ from replay.transports.kafka.outbox import Outbox
 from replay.transports.wire import Encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from replay.messages import Message
@@ -41,14 +41,19 @@ class KafkaSink:
         Raises:
             TransportError: A record was refused, or the broker is away and the policy is to fail.
         """
-        encode, put = self._encoder.encode, self._outbox.put
+        self._outbox.put_all(self._records(messages))
+
+    def _records(
+        self, messages: Sequence[Message]
+    ) -> Iterator[tuple[str, list[bytes], int, float]]:
+        encode = self._encoder.encode
         for message in messages:
             if isinstance(message, AlertSlice):
                 batch = message.batch
-                put(batch.job, encode(message), last_seq=int(batch.seq[-1]), at=batch.at)
+                yield batch.job, encode(message), int(batch.seq[-1]), batch.at
             else:
                 job = message.job.id if isinstance(message, JobStarted) else message.job
-                put(job, encode(message), at=message.at)
+                yield job, encode(message), -1, message.at
 
     def close(self) -> None:
         """Wait until every record is acknowledged, then let go; raises as :meth:`publish`."""
