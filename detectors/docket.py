@@ -58,8 +58,9 @@ class Docket:
     def __contains__(self, node: object) -> bool:
         return node in self._now
 
-    def __len__(self) -> int:
-        return len(self._now)
+    def accused(self) -> list[str]:
+        """The nodes that are blamed now, by name."""
+        return sorted(self._now)
 
     def blame(
         self,
