@@ -352,15 +352,15 @@ class Drive:
 
     def seek(self, to_ns: int, detectors: Detectors | None = None) -> None:
         """Go somewhere else; see :meth:`Player.seek`."""
+        to_ns = min(max(to_ns, self.begin_ns), self.end_ns)
+        here, epoch = self.position_ns(), self.epoch
+        if detectors == "keep" and to_ns < here:
+            return  # the replay has gone past it since it was asked for: nothing lies between
         if self.stepping:
             self.stop_stepping()
             self.paused = True
         self._stand()
-        to_ns = min(max(to_ns, self.begin_ns), self.end_ns)
-        here, epoch = self.position_ns(), self.epoch
         how = detectors or ("catch-up" if to_ns >= here else "reset")
-        if how == "keep" and to_ns < here:  # the replay has gone on since it was asked for
-            how = "reset"
         self._catch_up_to_ns = to_ns if how == "catch-up" else None
         if how == "catch-up" and to_ns < here:
             self.epoch = self._enter(epoch.number + 1, self._entry_ns)

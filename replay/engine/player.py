@@ -232,7 +232,8 @@ class Player:
             ValueError: ``keep`` was asked for to go back.
         """
         to_ns = nanoseconds(to_s)
-        if detectors == "keep" and to_ns < self._drive.position_ns():
+        settled = not self._commands.pending  # else what was asked for before decides where we are
+        if detectors == "keep" and settled and to_ns < self._drive.position_ns():
             raise ValueError("detectors cannot be kept when going back")
         self._commands.put(lambda: self._drive.seek(to_ns, detectors))
 
