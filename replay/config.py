@@ -189,6 +189,9 @@ _READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "float | None": (_number, "a number of seconds"),
     "tuple[str, ...]": (_texts, "a list of texts"),
 }
+_NOT_OURS = ("KAFKA_", "HUB", "CACHE")
+"""Variables of the transports and of the hub, which read them themselves."""
+
 _KEYS = {item.name.replace("_", "-"): item for item in fields(RunConfig)}
 
 
@@ -237,7 +240,7 @@ def _layers(
     said = {
         name.removeprefix(prefix).lower().replace("_", "-"): value
         for name, value in sorted(environ.items())
-        if name.startswith(prefix)
+        if name.startswith(prefix) and not name.removeprefix(prefix).startswith(_NOT_OURS)
     }
     layers.extend((("environment", said), ("command line", flags)))
     return layers

@@ -5,7 +5,6 @@ The only module that knows every room.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import threading
@@ -22,7 +21,7 @@ from replay.errors import UsageError
 from replay.host import Host, Tally
 from replay.observer import Observer
 from replay.plugins import DetectorSpec, options_of, parse_detectors
-from replay.scoring import LabelMap, Policy, Score, VerdictLog, read_onsets, score
+from replay.scoring import LabelMap, Policy, Score, VerdictLog, onsets_beside, score
 from replay.timeline import Timeline
 from replay.transports.memory import Channel
 
@@ -254,7 +253,7 @@ class Replay:
             policy=self._policy,
             detectors=names,
             baselines=[spec.name for spec in self.detectors if spec.cls.baseline],
-            onsets=_onsets(self.trace),
+            onsets=onsets_beside(self.trace.source),
             settings={
                 "speed": self.config.speed,
                 "schedule": self.config.schedule,
@@ -310,16 +309,6 @@ def _policy(config: RunConfig) -> Policy:
         labels=labels,
         seed=config.seed,
     )
-
-
-def _onsets(trace: Trace) -> Any:
-    """True onsets, where the trace is synthetic and wrote them down; for the scorer alone."""
-    source = Path(trace.source)
-    with contextlib.suppress(OSError):
-        for place in (source / "truth.json", source.parent / "truth.json"):
-            if place.is_file():
-                return read_onsets(place)
-    return None
 
 
 def prepare(config: RunConfig, observers: Iterable[Observer] = ()) -> Replay:

@@ -19,7 +19,7 @@ def test_table(call, culprit):
     code, out, err = call("run", culprit, "-d", BURST)
     assert code == 0
     lines = out.splitlines()
-    assert lines[0].startswith("T+0:00:13 culprit burst blames node-c")
+    assert lines[0].startswith("T+0:00:28 culprit burst blames node-c")
     names = [line.split()[0] for line in lines if line]
     for name in ("burst", "silent", "accuse-all", "random", "loudest", "first-alert", "most-kinds"):
         assert name in names

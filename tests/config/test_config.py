@@ -56,6 +56,18 @@ def test_what_does_not_fit_is_named(tmp_path, text, message):
     assert message in str(raised.value)
 
 
+def test_variables_of_other_rooms_are_theirs(tmp_path):
+    environ = {
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "ALERT_REPLAY_KAFKA_USER": "me",
+        "ALERT_REPLAY_HUB": "there",
+        "ALERT_REPLAY_CACHE": "here",
+    }
+    assert load({}, environ, tmp_path)[0] == RunConfig()
+    with pytest.raises(ConfigError, match="environment: there is no setting 'sped'"):
+        load({}, {**environ, "ALERT_REPLAY_SPED": "1"}, tmp_path)
+
+
 def test_a_named_file_must_exist(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read as TOML"):
         load({}, {"XDG_CONFIG_HOME": str(tmp_path)}, tmp_path, tmp_path / "none.toml")
