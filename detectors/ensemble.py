@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from detectors.baselines import MostKinds
-from detectors.burst import Burst
 from detectors.docket import Docket
 from detectors.inner import Maker  # noqa: TC001 - the plug-in door reads the annotation
+from detectors.kinds import DistinctKinds
+from detectors.peers import Peers
+from detectors.sequence import Sequence
 from replay.api import Detector
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Vote(Detector):
         self,
         job: Job,
         *,
-        members: tuple[Maker, ...] = (Burst, MostKinds),
+        members: tuple[Maker, ...] = (DistinctKinds, Sequence, Peers),
         quorum: int = 2,
     ) -> None:
         super().__init__(job)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from detectors.burst import Burst
 from detectors.docket import Docket
 from detectors.inner import Maker, Wrapper
+from detectors.kinds import DistinctKinds
 from replay.api import Verdict
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Continuity(Wrapper):
     """
 
     def __init__(
-        self, job: Job, *, inner: Maker = Burst, hold: float = 30.0, share: float = 0.0
+        self, job: Job, *, inner: Maker = DistinctKinds, hold: float = 30.0, share: float = 0.0
     ) -> None:
         super().__init__(job, inner=inner)
         if not hold > 0:
@@ -124,7 +124,7 @@ class Breaker(Wrapper):
     """
 
     def __init__(
-        self, job: Job, *, inner: Maker = Burst, nodes: int = 3, share: float = 0.1
+        self, job: Job, *, inner: Maker = DistinctKinds, nodes: int = 3, share: float = 0.1
     ) -> None:
         super().__init__(job, inner=inner)
         self._docket = Docket(job, nodes=nodes, share=share)
@@ -178,7 +178,7 @@ class Recovery(Wrapper):
     """
 
     def __init__(
-        self, job: Job, *, inner: Maker = Burst, kinds: str = "", quiet: float = 1800.0
+        self, job: Job, *, inner: Maker = DistinctKinds, kinds: str = "", quiet: float = 1800.0
     ) -> None:
         super().__init__(job, inner=inner)
         if quiet < 0:
@@ -250,7 +250,7 @@ class TopK(Wrapper):
 
     """
 
-    def __init__(self, job: Job, *, inner: Maker = Burst, k: int = 1) -> None:
+    def __init__(self, job: Job, *, inner: Maker = DistinctKinds, k: int = 1) -> None:
         super().__init__(job, inner=inner)
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")

@@ -16,25 +16,30 @@ if TYPE_CHECKING:
 __all__ = ["Silence"]
 
 
+EVE = 10.0  # seconds before a storm is recognized in which its first alerts came
+COMPANY = 3  # nodes that make a kind the storm's
+
+
 class Silence(Detector):
-    """Blames the node whose last words came just before a storm that it then takes no part in.
+    """Blames the node that begins to complain just before a storm that it then takes no part in.
 
     A dead node cannot complain that its peers are gone. But silence alone proves little on a
     stream of alerts, where most nodes are silent most of the time; so only a node that had just
-    spoken is missed, and only if most of the fleet is heard.
+    begun to complain is missed, and only if much of the fleet is heard. It may go on repeating
+    itself; what counts is that it does not say what the others say.
 
     ::
 
-        09:59:58  a: xid_48           last words
-        10:00:04  b, c, d, e: reset   a storm without a
-        10:00:34  still no word of a  blamed
+        09:59:58  a: xid_48             last words
+        10:00:04  b, c, d, e: reset     a storm without a
+        10:00:34  no reset from a       blamed
 
     Cost: constant per alert, and a look at the recent speakers per storm. Source: missing
     heartbeats, which training frameworks take for dead workers after minutes.
 
     Args:
         job: The job to watch.
-        last_words: Seconds before the storm in which a node must have spoken to be missed.
+        last_words: Seconds before the storm in which a node must have begun to complain.
         patience: Seconds of silence, from the storm's beginning, that are long enough.
         share: Share of the job's nodes, 0 to 1, that must be heard in that time.
         most: How many nodes may be missed; if there are more, none is blamed.
@@ -54,9 +59,9 @@ class Silence(Detector):
         self,
         job: Job,
         *,
-        last_words: float = 30.0,
+        last_words: float = 20.0,
         patience: float = 30.0,
-        share: float = 0.4,
+        share: float = 0.3,
         most: int = 2,
     ) -> None:
         super().__init__(job)
@@ -72,43 +77,40 @@ class Silence(Detector):
         self._fleet = Fleet(job, window=180.0, share=1.0)
         self._storm = Storm(job)
         self._speakers = Lately(last_words)
-        self._said: dict[str, tuple[float, int, str]] = {}  # node → its newest alert
-        self._missed: list[str] = []
+        self._said: dict[str, tuple[int, str]] = {}  # node → its newest onset
+        self._missed: dict[str, tuple[int, str]] = {}
         self._docket = Docket(job)
 
     def observe(self, alert: Alert) -> Iterable[Verdict]:
-        """Note who speaks; when a storm begins, note who had just spoken."""
+        """Note who begins to complain; when a storm begins, note who had just done so."""
         _, seq, at, node, kind = alert
-        if not self._docket.knows(node):
+        if not self._fleet.add(node, kind, at):
             return ()
-        if self._fleet.add(node, kind, at) and self._storm.add(node, at):
-            self._speakers.forget(at)
-            self._missed = list(self._speakers)
-            self.wake_at = at + self._patience
         self._speakers.add(node, at)
-        self._said[node] = at, seq, kind
+        self._said[node] = seq, kind
+        if self._storm.add(node, at):
+            self._missed = {speaker: self._said[speaker] for speaker in self._speakers}
+            self.wake_at = at + self._patience
         return ()
 
     def advance(self, now: float) -> Iterable[Verdict]:  # noqa: ARG002 - the storm's beginning counts
-        """The storm has lasted: who of those is still silent, and is the fleet heard?"""
+        """The storm has lasted: who of those has no part in it, and is the fleet heard?"""
         self.wake_at = None
-        return self._judge()
-
-    def _judge(self) -> list[Verdict]:
         start = self._storm.start
         if start is None:
             return []
-        silent = [node for node in self._missed if self._said[node][0] < start - 0.5]
-        heard = sum(at >= start for at, _, _ in self._said.values())
-        if heard < self._quorum or len(silent) > self._most:
+        since = start - EVE
+        heard = sum(self._fleet.joins(node, since, COMPANY) for node in self.job.nodes)
+        missed = [node for node in self._missed if not self._fleet.joins(node, since, COMPANY)]
+        if heard < self._quorum or len(missed) > self._most:
             return []
         return [
             verdict
-            for node in silent
+            for node in missed
             for verdict in self._docket.blame(
                 node,
-                score=heard / len(silent),
-                reason=f"silent since {self._said[node][2]}, while {heard} nodes complain",
-                evidence=(self._said[node][1],),
+                score=heard / len(missed),
+                reason=f"{self._missed[node][1]}, then not among {heard} nodes in a storm",
+                evidence=(self._missed[node][0],),
             )
         ]

@@ -125,7 +125,7 @@ class Suspects:
         self._size = max(1, len(job.nodes))
         self._weights = weights
         self._floor = floor
-        self._storm = Storm(job)
+        self._storm = Storm(job, least=3)
         self._active = Lately(60.0)
         self._begun = 0
         self._now = 0.0

@@ -62,6 +62,10 @@ class Lately:
         while newest and newest[next(iter(newest))] < before:
             newest.popitem(last=False)
 
+    def get(self, node: str) -> float:
+        """When the node last did it; minus infinity if that is too long ago."""
+        return self._newest.get(node, -math.inf)
+
     def items(self) -> Iterable[tuple[str, float]]:
         """Nodes and when each last did it, oldest first."""
         return self._newest.items()
@@ -117,6 +121,12 @@ class Fleet:
     def wide(self, kind: str) -> bool:
         """Whether the kind was fleet-wide at its newest alert."""
         return len(self._nodes.get(kind, ())) >= self._crowd
+
+    def joins(self, node: str, since: float, company: int) -> bool:
+        """Whether the node, since then, raised a kind that so many nodes raise."""
+        return any(
+            len(nodes) >= company and nodes.get(node) >= since for nodes in self._nodes.values()
+        )
 
     def others(self, node: str, kind: str, at: float, within: float) -> int:
         """How many other nodes last raised the kind within so many seconds of ``at``."""
@@ -263,7 +273,8 @@ class Storm:
     Args:
         job: The job being watched.
         window: Seconds within which nodes must begin to complain.
-        share: Share of the job's nodes that makes a storm; never fewer than three nodes.
+        share: Share of the job's nodes that makes a storm.
+        least: Fewest nodes that make one, however small the job.
         calm: Seconds without a storm after which the next one is another.
 
     Attributes:
@@ -272,12 +283,18 @@ class Storm:
     """
 
     def __init__(
-        self, job: Job, *, window: float = 30.0, share: float = 0.15, calm: float = 120.0
+        self,
+        job: Job,
+        *,
+        window: float = 30.0,
+        share: float = 0.15,
+        least: int = 5,
+        calm: float = 120.0,
     ) -> None:
         self.start: float | None = None
         self.newest = float("-inf")
         self._active = Lately(window)
-        self._crowd = max(3.0, share * len(job.nodes))
+        self._crowd = max(least, share * len(job.nodes))
         self._calm = calm
 
     def add(self, node: str, at: float) -> bool:
