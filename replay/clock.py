@@ -13,7 +13,7 @@ import os
 import select
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import count
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -224,24 +224,29 @@ class Segment:
         replay_ns: Replay time at which it begins.
         speed: Replay time per wall time.
         paused: True when replay time stands still.
+        steps: The speed as replay time to wall time, two whole numbers.
     """
 
     wall_ns: int
     replay_ns: int
     speed: Fraction
     paused: bool
+    steps: tuple[int, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", self.speed.as_integer_ratio())
 
     def at(self, wall_ns: int) -> int:
         """Replay time at a monotonic time in this segment, rounded down."""
         if self.paused or wall_ns <= self.wall_ns:
             return self.replay_ns
-        speed = self.speed
-        return self.replay_ns + (wall_ns - self.wall_ns) * speed.numerator // speed.denominator
+        replay, wall = self.steps
+        return self.replay_ns + (wall_ns - self.wall_ns) * replay // wall
 
     def due(self, replay_ns: int) -> int:
         """The first monotonic time at which replay time is this far, as if it never paused."""
-        speed = self.speed
-        return self.wall_ns - (self.replay_ns - replay_ns) * speed.denominator // speed.numerator
+        replay, wall = self.steps
+        return self.wall_ns - (self.replay_ns - replay_ns) * wall // replay
 
 
 class Clock:

@@ -69,7 +69,7 @@ class Stopwatch:
                 if at != self.newest:
                     self.first.append(now - due)
                     self.newest = at
-                for _ in message.batch:
+                for _ in range(len(message.batch)):
                     self.every.append(time.monotonic_ns() - due)
 
 

@@ -43,16 +43,19 @@ def untied():
     return Timeline.build(whole_set(ties=False))
 
 
-def cpu(act):
-    """CPU seconds that it takes."""
-    begun = time.process_time()
+cpu_clock = time.process_time  # what others do on the machine shows less in it
+
+
+def cost(act, clock=cpu_clock):
+    """Seconds that it takes."""
+    begun = clock()
     act()
-    return time.process_time() - begun
+    return clock() - begun
 
 
-def interleaved(*acts, rounds=ROUNDS):
-    """The median CPU seconds of each, taken in turns."""
-    taken = [[cpu(act) for act in acts] for _ in range(rounds)]
+def interleaved(*acts, rounds=ROUNDS, clock=cpu_clock):
+    """The median seconds of each, taken in turns."""
+    taken = [[cost(act, clock) for act in acts] for _ in range(rounds)]
     return [statistics.median(column) for column in zip(*taken, strict=True)]
 
 
@@ -227,7 +230,7 @@ def test_t3_against_a_simpy_replayer(benchmark, table, tmp_path, tied):
         Player(timeline, publish).play()
 
     def measure():
-        return cpu(theirs), statistics.median(cpu(ours) for _ in range(3))
+        return cost(theirs), statistics.median(cost(ours) for _ in range(3))
 
     desflow_s, ours_s = benchmark.pedantic(measure, rounds=1)
     assert counts == [len(rows), 3 * len(rows)]
@@ -255,11 +258,22 @@ def test_t8_file_to_tape(benchmark, table, tmp_path):
     def tape():
         Timeline.build(open_trace(tmp_path / "set"))
 
-    tape()
-    reference, ours = benchmark.pedantic(lambda: interleaved(rows, tape), rounds=1)
-    ratio = reference / ours
-    label = f"to_pylist + fromisoformat ({reference * 1e3:.0f} ms)"
-    table("T8", "file -> tape, 340k rows", label, ">= 15x", f"{ratio:.0f}x", ratio >= 15)
+    def measure():
+        tape()
+        return [interleaved(rows, tape, clock=clock) for clock in (time.perf_counter, cpu_clock)]
+
+    wall, spent = benchmark.pedantic(measure, rounds=1)
+    for name, target, (reference, ours) in (("T8", 15, wall), ("T8.1", None, spent)):
+        unit = "wall" if name == "T8" else "CPU of all threads"
+        ratio = reference / ours
+        table(
+            name,
+            f"file -> tape, 340k rows, {unit}",
+            f"to_pylist + fromisoformat ({reference * 1e3:.0f} ms)",
+            f">= {target}x" if target else "",
+            f"{ratio:.0f}x",
+            ratio >= target if target else None,
+        )
 
 
 BIG = """
@@ -283,7 +297,7 @@ def test_t8_memory(benchmark, table, tmp_path):
     count, peak_kib = benchmark.pedantic(measure, rounds=1).split()
     assert int(count) == 10_000_000
     mib = int(peak_kib) / 1024
-    table("T8.1", "file -> tape, 10M rows, peak", "", "<= 1024 MiB", f"{mib:.0f} MiB", mib <= 1024)
+    table("T8.2", "file -> tape, 10M rows, peak", "", "<= 1024 MiB", f"{mib:.0f} MiB", mib <= 1024)
 
 
 def digest(timeline, playback=None, **script):
