@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import simpy
 
 from replay.engine.controls import Commands
-from replay.engine.epoch import Epoch, Score
+from replay.engine.epoch import UNSTAMPED, Epoch, Score
 from replay.engine.options import MAX, nanoseconds
 from replay.engine.realtime import realtime
 from replay.engine.report import Jump
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from replay.clock import Wall
     from replay.engine.environment import TapeEnvironment
+    from replay.engine.epoch import Stamp
     from replay.engine.options import Playback, Speed
     from replay.messages import Message
     from replay.observer import Observer
@@ -244,14 +245,14 @@ class Drive:
 
     # What leaves
 
-    def _stamp(self) -> tuple[float | None, float | None, bool] | None:
+    def _stamp(self) -> Stamp:
         """When the slice that is about to leave was due, when it leaves, whether it catches up."""
         catching_up = self._catch_up_to_ns is not None
         if self.time is None or self.speed == MAX:
-            return (None, None, True) if catching_up else None
+            return (None, None, True) if catching_up else UNSTAMPED
         if catching_up or self.stepping:
             return (*self.time.unpaced(), catching_up)
-        return (*self.time.on_time(), False)
+        return (*self.time.stamps(), False)
 
     def _deliver(self, messages: Sequence[Message], alerts: int) -> bool:
         """Publish. False when whatever comes next in this instant has to wait."""
@@ -266,7 +267,7 @@ class Drive:
         if self._catch_up_to_ns is not None:
             self.caught_up += alerts
         if self.time is not None and self.speed != MAX:
-            self.time.left(alerts)
+            self.time.left(alerts, paced=not self.stepping and self._catch_up_to_ns is None)
         if self._observer is not None:
             for message in messages:
                 self._observer.published(message)

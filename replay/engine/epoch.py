@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from replay.messages import AlertSlice, Message
     from replay.timeline import Timeline
 
-    Stamp = tuple[float | None, float | None, bool]
     Steps = Generator[simpy.Event, None, None]
 
-__all__ = ["GROUP", "Epoch", "Score"]
+__all__ = ["GROUP", "UNSTAMPED", "Epoch", "Score", "Stamp"]
+
+Stamp = tuple[float | None, float | None, bool]
+"""``scheduled_wall``, ``published_wall`` and ``catch_up`` of a slice."""
+
+UNSTAMPED: Stamp = (None, None, False)
+"""What slices are made with, and how they leave in virtual time."""
 
 GROUP = 64
 """Most alerts of several instants that are published together in virtual time."""
@@ -64,8 +69,7 @@ class Epoch:
         entry_ns: Where it begins; jobs that run then are entered there.
         stop_ns: Where it ends, inclusive.
         deliver: Takes messages; answers False when the rest of the instant has to wait.
-        stamp: Gives ``scheduled_wall``, ``published_wall`` and ``catch_up`` of what leaves now;
-            None for virtual time.
+        stamp: Gives ``scheduled_wall``, ``published_wall`` and ``catch_up`` of what leaves now.
         before: The epoch that this one continues, with the jobs that are under way.
 
     Attributes:
@@ -83,7 +87,7 @@ class Epoch:
         entry_ns: int,
         stop_ns: int,
         deliver: Callable[[Sequence[Message], int], bool],
-        stamp: Callable[[], Stamp | None],
+        stamp: Callable[[], Stamp],
         before: Epoch | None = None,
     ) -> None:
         self.number = number
@@ -230,6 +234,7 @@ class Epoch:
             behind = self._score.numbers[last]
             if behind <= self.behind + PIECE:
                 self._prepared = _Prepared(first, last, behind, self._make(first, last))
+                self._put_stamps(self._prepared.messages)  # what has just been done is done quickly
 
     def _fits(self, prepared: _Prepared) -> bool:
         """Whether it is what comes next, and may."""
@@ -244,11 +249,14 @@ class Epoch:
     def _publish(self, messages: list[AlertSlice], alerts: int) -> bool:
         """Stamp and publish. False when whatever comes next in this instant has to wait."""
         self._prepared = None
+        self._put_stamps(messages)
+        return self._deliver(messages, alerts)
+
+    def _put_stamps(self, messages: list[AlertSlice]) -> None:
         stamp = self._stamp()
-        if stamp is not None:
+        if stamp is not UNSTAMPED or messages[0].scheduled_wall is not None:
             for message in messages:
                 message.scheduled_wall, message.published_wall, message.catch_up = stamp
-        return self._deliver(messages, alerts)
 
     def _make(self, first: int, last: int, skip: int = 0, leave: int = 0) -> list[AlertSlice]:
         """Slices as messages; of the first and the last, perhaps only a part."""

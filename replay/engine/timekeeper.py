@@ -48,7 +48,7 @@ class Timekeeper:
         self._stall_ns = nanoseconds(playback.stall_wall_s)
         self._unix_offset_ns = 0
         self.check_suspension(first=True)
-        self._due_ns: int | None = None
+        self._due_ns = self._planned_ns = self._began_ns
         self._stood_ns = replay_ns
         self.horizon_ns = replay_ns
         self.lateness = Lateness()
@@ -103,61 +103,59 @@ class Timekeeper:
         return travelled / running if running > 0 else None
 
     def wait(self, replay_ns: int, prepare: Callable[[], object]) -> bool:
-        """Wait until replay time has come that far. False when woken before."""
-        self.horizon_ns = replay_ns
-        due = self.clock.due_ns(replay_ns)
-        if not self.pacer.wait(due, prepare):
-            return False
-        if self.pacer.overslept_ns > self._stall_ns:
-            self.pacer.overslept_ns = 0
-            self.stalls += 1
-            self._slip(replay_ns)
-        else:
-            self._due_ns = due
-        return True
-
-    def on_time(self) -> tuple[float, float]:
-        """Called just before alerts leave; the books are kept when they have.
-
-        Returns:
-            When they were due and when they leave, in Unix seconds.
+        """Wait until replay time has come that far. False when woken before.
 
         Raises:
             ReplayError: It is later than ``fail`` tolerates.
         """
-        due, now, offset = self._due_ns, self.pacer.now_ns, self._unix_offset_ns
-        if due is None:
-            raise RuntimeError("nothing is due")
-        self.lag_ns = now - due
-        if self.lag_ns > self._late_ns:
-            self._be_late(self.horizon_ns)
-        return (due + offset) / 1e9, (now + offset) / 1e9
+        self.horizon_ns = replay_ns
+        pacer = self.pacer
+        due = self._due_ns = self._planned_ns = self.clock.due_ns(replay_ns)
+        if not pacer.wait(due, prepare):
+            return False
+        if pacer.overslept_ns > self._stall_ns:
+            pacer.overslept_ns = 0
+            self.stalls += 1
+            self._slip(replay_ns)
+            self._planned_ns = self._due_ns
+        elif pacer.now_ns - due > self._late_ns:
+            self._follow_policy(replay_ns, pacer.now_ns - due)
+        return True
 
-    def _be_late(self, replay_ns: int) -> None:
-        """Count it, and follow the policy."""
-        self.late += 1
+    def _follow_policy(self, replay_ns: int, late_ns: int) -> None:
         if self._when_late == "slip":
             self._slip(replay_ns)
-        if self._when_late == "fail" and self.lag_ns > self._tolerance_ns:
+        if self._when_late == "fail" and late_ns > self._tolerance_ns:
             raise ReplayError(
-                f"The replay fell {self.lag_ns / 1e9:.3f} s behind at replay second"
+                f"The replay fell {late_ns / 1e9:.3f} s behind at replay second"
                 f" {replay_ns / 1e9:.3f}; {self._tolerance_ns / 1e9:g} s are tolerated.",
                 "a lower --speed, or --when-late catch-up",
             )
 
-    def left(self, alerts: int) -> None:
-        """Called just after messages have left, some of them alerts."""
+    def stamps(self) -> tuple[float, float]:
+        """When what leaves now was due, and when it leaves, in Unix seconds."""
+        offset = self._unix_offset_ns
+        return (self._due_ns + offset) / 1e9, (self.pacer.now_ns + offset) / 1e9
+
+    def left(self, alerts: int, *, paced: bool) -> None:
+        """Called just after messages have left; keeps the books.
+
+        Args:
+            alerts: How many alerts were among them.
+            paced: Whether they had been waited for.
+        """
         before = self.pacer.now_ns
         now = self.pacer.read()
         self.sink_ns += now - before
-        if alerts and self._due_ns is not None:
-            self.lateness.add(self.lag_ns)
-            self.early += self.lag_ns < 0
-            self.cleared.add(now - self._due_ns)
+        if alerts and paced:
+            late = self.lag_ns = before - self._planned_ns
+            self.lateness.add(late)
+            self.late += late > self._late_ns
+            self.early += late < 0
+            self.cleared.add(now - self._planned_ns)
 
     def unpaced(self) -> tuple[float, float]:
         """When something leaves that was due just when it could leave."""
-        self._due_ns = None
         now = (self.pacer.read() + self._unix_offset_ns) / 1e9
         return now, now
 
