@@ -34,7 +34,7 @@ def test_list(call):
     lines = out.splitlines()
     assert lines[0].split()[0] == "detector"
     assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == names()
-    assert "window threshold fleet" in next(line for line in lines if line.startswith("burst"))
+    assert "window threshold margin" in next(line for line in lines if line.startswith("burst"))
     assert "``" not in out
     assert "detectors show NAME" in error
 
@@ -84,7 +84,7 @@ def test_show_as_json(call):
     options = {option["name"]: option for option in told["options"]}
     assert (options["window"]["default"], options["window"]["value"]) == (60.0, 5.0)
     assert options["window"]["doc"].startswith("Seconds")
-    assert "value" not in options["fleet"]
+    assert "value" not in options["margin"]
     assert told["us_per_alert"] > 0
     (said,) = told["example"]["verdicts"]
     assert (said["t"], said["ip"], said["action"]) == (13.0, "node-c", "raise")
