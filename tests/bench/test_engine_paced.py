@@ -259,7 +259,7 @@ def test_t7_highest_rate(benchmark, table, timeline):
         f"simpy.rt, one timeout per alert ({reference:,}x)",
         ">= 10x",
         f"{seen / reference:.0f}x" if reference else "reference never on time",
-        seen >= 10 * reference,
+        seen >= 10 * reference if reference else None,
     )
 
 
