@@ -87,9 +87,9 @@ def test_show_as_json(call):
     assert "value" not in options["margin"]
     assert told["us_per_alert"] > 0
     (said,) = told["example"]["verdicts"]
-    assert (said["t"], said["ip"], said["action"]) == (13.0, "node-c", "raise")
+    assert (said["t"], said["ip"], said["action"]) == (23.0, "node-c", "raise")
     (row,) = (line for line in told["example"]["picture"] if line.startswith("node-c"))
-    assert row.split()[1].index("!") == 13
+    assert row.split()[1].index("!") == 23
 
 
 def test_show_a_retraction_and_the_job_itself(call, write):
