@@ -18,13 +18,32 @@ if TYPE_CHECKING:
 __all__ = ["RateChange"]
 
 
+class _Onsets(Onsets):
+    """Onsets whose surprise is minus log of the peers' rate when they came, per second."""
+
+    def __init__(self, job: Job, warm_up: float) -> None:
+        super().__init__(job)
+        self._size = max(1, len(job.nodes))
+        self._warm_up = warm_up
+        self._busy = Lately(60.0)
+        self._begun = 0
+
+    def _wait(self, onset: Onset) -> None:
+        self._begun += 1
+        self._busy.add(onset.node, onset.at)
+        hours = self._size * max(onset.at, 0.0) / 3600.0 + self._warm_up
+        overall = (self._begun + self._warm_up) / hours / 3600.0
+        lately = len(self._busy) / (60.0 * self._size)
+        super()._wait(onset._replace(surprise=-math.log(max(overall, lately))))
+
+
 class RateChange(Detector):
     """Blames a node whose rate of onsets has changed for the worse; takes it back when that ends.
 
     A one-sided CUSUM per node. Under the old rate onsets come as they come to the node's peers,
     under the new one ``ratio`` times as often. Each onset of the node's own adds log(ratio) to
-    its sum, each second takes off (ratio - 1) times the peers' rate, and a sum never falls below
-    zero. The bar rises with the log of the occasions on which chance may have reached it, so that
+    its sum, each second takes off (ratio - 1) times the peers' rate (in the whole job, or in the last
+    minute if that is more), and a sum never falls below zero. The bar rises with the log of the occasions on which chance may have reached it, so that
     a long job of many nodes is not blamed for its length.
 
     ::
@@ -66,18 +85,14 @@ class RateChange(Detector):
         self._margin = margin
         self._warm_up = warm_up
         self._size = max(1, len(job.nodes))
-        self._onsets = Onsets(job)
-        self._busy = Lately(60.0)
-        self._begun = 0
+        self._onsets = _Onsets(job, warm_up)
         self._sums: dict[str, tuple[float, float]] = {}  # node → when, sum
         self._run: dict[str, list[Onset]] = {}  # node → onsets since its sum was zero
         self._docket = Docket(job)
 
     def observe(self, alert: Alert) -> Iterable[Verdict]:
         """Take the alert down; whether it is its node's own shows later."""
-        if self._onsets.add(alert):
-            self._begun += 1
-            self._busy.add(alert.node, alert.at)
+        self._onsets.add(alert)
         self.wake_at = self._onsets.due
         return ()
 
@@ -93,15 +108,9 @@ class RateChange(Detector):
         """Add up the rest."""
         return self.advance(float("inf"))
 
-    def _rate(self, at: float) -> float:
-        """Onsets per second and node: over the whole job, or in the last minute if that is more."""
-        hours = self._size * max(at, 0.0) / 3600.0 + self._warm_up
-        lately = len(self._busy) / (60.0 * self._size)
-        return max((self._begun + self._warm_up) / hours / 3600.0, lately)
-
     def _add(self, onset: Onset) -> list[Verdict]:
         at, node = onset.at, onset.node
-        rate = self._rate(at)
+        rate = math.exp(-onset.surprise)
         before, total = self._sums.get(node, (at, 0.0))
         total -= (self._ratio - 1.0) * rate * (at - before)
         run = self._run.setdefault(node, [])
@@ -113,7 +122,8 @@ class RateChange(Detector):
         total += math.log(self._ratio)
         run.append(onset)
         self._sums[node] = at, total
-        bar = self._margin + math.log(self._size * (max(at, 0.0) + 10.0) / 10.0)
+        watched = self._size * max(at, 0.0) + 3600.0 * self._warm_up
+        bar = self._margin + math.log(watched / 10.0)
         if total >= bar:
             verdicts += self._docket.blame(
                 node,

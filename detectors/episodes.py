@@ -25,6 +25,7 @@ Inferred, and to be read with doubt:
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
@@ -227,7 +228,7 @@ class Episodes(Detector):
     def _oddness(self, now: float) -> dict[str, float]:
         """For each node with rare onsets of its own: how odd it is among the others."""
         since = self._start - self._look_back
-        chance = self._onsets.chances(now - since)
+        chance = math.log(max(1, len(self.job.nodes)) * (now - since) / RareOnsets.SPAN)
         fleet = self._onsets.fleet
         scores = {}
         for node, own in self._own.items():

@@ -60,7 +60,7 @@ class FirstInStorm(Detector):
         job: Job,
         *,
         look_back: float = 30.0,
-        margin: float = 0.3,
+        margin: float = 0.0,
         patience: float = 15.0,
         ties: Literal["all", "first", "none"] = "all",
     ) -> None:

@@ -25,7 +25,9 @@ __all__ = ["SCHEMA", "fit"]
 SCHEMA = "alert-replay-learned/1"
 PARTS = 5
 LAPLACE = 1.0  # added to every count
-ALARMS = 0.04  # share of jobs without a fault in which a fitted threshold may let a blame pass
+ALARMS = (
+    0.04  # share of healthy jobs in which a fitted threshold may blame; one job, if they are few
+)
 SLACK = 0.005  # F1 that is given up for a lower threshold: a miss costs more than a wrong word
 
 Tally = Counter[tuple[bool, str, bool]]
@@ -215,7 +217,7 @@ def _held_out(looks: _Looks, parts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _threshold(lessons: Sequence[Lesson], looks: _Looks, scores: NDArray[np.float64]) -> float:
-    """The lowest threshold with about the best F1 that leaves enough healthy jobs in peace."""
+    """The lowest threshold with about the best F1 that is wrong in few enough jobs."""
     _, where = np.unique(looks.suspect, return_index=True)
     best = np.full(len(where), -np.inf)
     np.maximum.at(best, looks.suspect, scores)
@@ -224,13 +226,14 @@ def _threshold(lessons: Sequence[Lesson], looks: _Looks, scores: NDArray[np.floa
     blamed = np.arange(1, len(order) + 1)
     culprits = sum(sum(lesson.labels.values()) for lesson in lessons)
     f1 = 2.0 * hits / (blamed + culprits)
-    healthy = np.array([not any(lesson.labels.values()) for lesson in lessons])
-    alarmed = looks.lesson[where][order]
+    wrong = ~looks.faulty[where][order]
     first = np.zeros(len(order), bool)
-    first[np.unique(alarmed, return_index=True)[1]] = True
-    alarms = np.cumsum(first & healthy[alarmed])
+    first[
+        np.flatnonzero(wrong)[np.unique(looks.lesson[where][order][wrong], return_index=True)[1]]
+    ] = True
+    alarms = np.cumsum(first)  # jobs with a wrong blame
     last = np.append(best[order][1:] < best[order][:-1], True)  # equal scores pass together
-    fits = last & (alarms <= ALARMS * healthy.sum())
+    fits = last & (alarms <= max(1.0, ALARMS * len(lessons)))
     if not fits.any():
         return _short(float(best.max()) + 1.0)
     good = fits & (f1 >= f1[fits].max() - SLACK)

@@ -162,13 +162,13 @@ class Recovery(Wrapper):
     Args:
         job: The job to watch.
         inner: Makes the detector inside.
-        kinds: Kinds of alert that say that a node is well again, joined by ``+``.
+        kinds: Kinds of alert that say that a node is well again.
         quiet: Seconds without any alert of the node after which it counts as well; 0 for never.
 
     Examples:
         >>> from detectors.baselines import FirstAlert
         >>> from replay.api import Alert, Job
-        >>> gate = Recovery(Job("Job1", ("a", "b")), inner=FirstAlert, kinds="link_up", quiet=0)
+        >>> gate = Recovery(Job("Job1", ("a", "b")), inner=FirstAlert, kinds=("link_up",), quiet=0)
         >>> for seq, kind in enumerate(["link_down", "link_up"]):
         ...     for verdict in gate.observe(Alert("Job1", seq, 1.0 * seq, "a", kind)):
         ...         print(verdict.action, verdict.node, verdict.reason)
@@ -178,12 +178,17 @@ class Recovery(Wrapper):
     """
 
     def __init__(
-        self, job: Job, *, inner: Maker = DistinctKinds, kinds: str = "", quiet: float = 1800.0
+        self,
+        job: Job,
+        *,
+        inner: Maker = DistinctKinds,
+        kinds: tuple[str, ...] = (),
+        quiet: float = 1800.0,
     ) -> None:
         super().__init__(job, inner=inner)
         if quiet < 0:
             raise ValueError(f"quiet must not be negative, not {quiet}")
-        self._kinds = frozenset(filter(None, kinds.split("+")))
+        self._kinds = frozenset(kinds)
         self._quiet = quiet
         self._blamed: dict[str, float] = {}  # node → its newest alert, or when it was blamed
 

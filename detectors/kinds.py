@@ -164,7 +164,7 @@ class DistinctKinds(Detector):
     """
 
     def __init__(
-        self, job: Job, *, kinds: int = 2, window: float = 30.0, margin: float = 10.0
+        self, job: Job, *, kinds: int = 2, window: float = 30.0, margin: float = 9.0
     ) -> None:
         super().__init__(job)
         if kinds < 1:

@@ -261,7 +261,7 @@ class RareOnsets(Onsets):
 
     def chances(self, at: float) -> float:
         """Log of the number of occasions on which a surprise may have come up by ``at``."""
-        return math.log(self._size * (max(at, 0.0) + self.SPAN) / self.SPAN)
+        return math.log((self._size * max(at, 0.0) + self._head_start) / self.SPAN)
 
 
 class Storm:

@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "detect": ("detect", "detect", "Judge what is published to a topic, on many machines."),
     "score": ("score", "score", "Score a verdict log that anyone wrote."),
     "bench": ("bench", "bench", "Every detector on every job, on a leaderboard."),
+    "fit": ("fit", "fit", "Let a detector learn from jobs whose answer is known."),
     "compare": ("compare", "compare", "Compare two runs on the same jobs."),
     "detectors": ("detectors", "detectors", "List, show or start detectors."),
 }
