@@ -98,7 +98,9 @@ def _since(values: Floats, unit: str, part: str) -> Floats:
 
 def _days_in_month(values: Floats) -> Floats:
     month = _date(values).astype("datetime64[M]")
-    length = (month + np.timedelta64(1, "M")).astype("datetime64[D]") - month.astype("datetime64[D]")
+    length = (month + np.timedelta64(1, "M")).astype("datetime64[D]") - month.astype(
+        "datetime64[D]"
+    )
     return np.asarray(length.astype(np.int64), np.float64)
 
 
