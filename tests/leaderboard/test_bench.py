@@ -277,7 +277,7 @@ def cluster():
         threads_per_worker=1,
         processes=True,
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",  # its HTTP server wants a port either way
     ) as running:
         yield running
 
