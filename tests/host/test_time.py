@@ -291,7 +291,7 @@ def test_watermarks_and_pieces_change_nothing(echo, alerts, options, data):
 def test_goes_on_after_pickling(job, feed):
     messages = stream(job, [(float(n), "abc"[n % 2], f"x{n}") for n in range(0, 40, 7)], end=60.0)
     # a detector of this test's own cannot be found by pickle; an installed one can
-    spec = DetectorSpec.parse("burst:threshold=2,window=20")
+    spec = DetectorSpec.parse("first-alert")
     whole = feed([spec], messages)
     for cut in range(len(messages)):
         host = JobHost([spec])
