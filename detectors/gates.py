@@ -238,8 +238,8 @@ class TopK(Wrapper):
         k = 1   raise a 0.4        raise b 0.3    raise c 0.9
         outer   raise a                           retract a, raise c
 
-    Cost: constant per verdict. Where any raise counts, prefer an inner detector that waits until
-    it is sure.
+    Cost: constant per verdict. Source: node-level top-k, the way in which localization is scored
+    and acted on. Where any raise counts, prefer an inner detector that waits until it is sure.
 
     Args:
         job: The job to watch.

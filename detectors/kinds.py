@@ -6,7 +6,6 @@ out (see :class:`detectors.windows.Onsets`).
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from detectors.docket import Docket
@@ -81,7 +80,7 @@ class Tolerance(Detector):
         self._certain = frozenset(certain)
         self._margin = margin
         self._onsets = RareOnsets(job)
-        self._complaints: dict[tuple[str, str], deque[tuple[float, int]]] = {}
+        self._complaints: dict[tuple[str, str], list[tuple[float, int]]] = {}
         self._rare: set[tuple[str, str]] = set()
         self._docket = Docket(job)
 
@@ -98,10 +97,11 @@ class Tolerance(Detector):
             self.wake_at = self._onsets.due
         complaints = self._complaints.get(key)
         if complaints is None:
-            complaints = self._complaints[key] = deque(maxlen=self._count)
+            complaints = self._complaints[key] = []
         if complaints and at - complaints[-1][0] < self._apart:
             return ()
         complaints.append((at, seq))
+        del complaints[: -self._count]
         return self._judge(node, kind) if key in self._rare else ()
 
     def advance(self, now: float) -> Iterable[Verdict]:
