@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ class Burst(Detector):
         self._window = window
         self._threshold = threshold
         self._margin = margin
-        self._onsets = RareOnsets(job)
+        self._onsets = RareOnsets(job, most=1.0 + math.exp(-margin))
         self._rare: dict[tuple[str, str], float] = {}  # (node, kind) → its newest alert
         self._recent: dict[str, deque[tuple[float, int]]] = {}
         self._docket = Docket(job)

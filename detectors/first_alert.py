@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Literal
 
@@ -71,7 +72,7 @@ class FirstInStorm(Detector):
         self._margin = margin
         self._patience = patience
         self._ties = ties
-        self._onsets = RareOnsets(job)
+        self._onsets = RareOnsets(job, most=1.0 + math.exp(-margin))
         self._storm = Storm(job)
         self._recent: deque[Onset] = deque()
         self._verdict_at: float | None = None

@@ -6,6 +6,7 @@ out (see :class:`detectors.windows.Onsets`).
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from detectors.docket import Docket
@@ -42,13 +43,13 @@ class Tolerance(Detector):
         window: Seconds within which they must come.
         apart: Seconds that part two complaints.
         margin: Nats by which a kind's surprise must exceed what chance alone brings about in a job
-            of this size and age; at 0, the kind is about new to the job.
+            of this size and age; at 0, the kind is new to the job.
         kinds: The only kinds to look at; none for all.
         certain: Kinds that are enough once.
 
     Examples:
         >>> from replay.api import Alert, Job
-        >>> rule = Tolerance(Job("Job1", tuple("abcdefgh")))
+        >>> rule = Tolerance(Job("Job1", tuple("abcdefgh")), count=3)
         >>> for seq, at in enumerate([900.0, 901.0, 925.0, 950.0]):
         ...     _ = rule.advance(at) if rule.wake_at is not None and rule.wake_at < at else ()
         ...     for verdict in rule.observe(Alert("Job1", seq, at, "b", "nic_down")):
@@ -61,10 +62,10 @@ class Tolerance(Detector):
         self,
         job: Job,
         *,
-        count: int = 3,
+        count: int = 4,
         window: float = 300.0,
         apart: float = 8.0,
-        margin: float = 0.0,
+        margin: float = -0.6,
         kinds: tuple[str, ...] = (),
         certain: tuple[str, ...] = (),
     ) -> None:
@@ -79,7 +80,7 @@ class Tolerance(Detector):
         self._kinds = frozenset(kinds)
         self._certain = frozenset(certain)
         self._margin = margin
-        self._onsets = RareOnsets(job)
+        self._onsets = RareOnsets(job, most=1.0 + math.exp(-margin))
         self._complaints: dict[tuple[str, str], list[tuple[float, int]]] = {}
         self._rare: set[tuple[str, str]] = set()
         self._docket = Docket(job)
@@ -174,7 +175,7 @@ class DistinctKinds(Detector):
         self._least = kinds
         self._window = window
         self._margin = margin
-        self._onsets = RareOnsets(job, least=5.0)
+        self._onsets = RareOnsets(job)
         self._begun: dict[str, dict[str, Onset]] = {}
         self._docket = Docket(job)
 

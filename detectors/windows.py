@@ -220,7 +220,7 @@ class RareOnsets(Onsets):
     Args:
         job: The job being watched.
         settle: See :class:`Onsets`.
-        least: Nats of surprise from which on an onset counts.
+        most: How many onsets of a kind, on whatever nodes, make it common for good.
         head_start: Node-hours that the fleet is taken to have been watched in silence before the
             job began, so that the first alerts of a young job are not all sensations.
 
@@ -237,11 +237,11 @@ class RareOnsets(Onsets):
     SPAN = 10.0
 
     def __init__(
-        self, job: Job, *, settle: float = 10.0, least: float = 4.0, head_start: float = 10.0
+        self, job: Job, *, settle: float = 10.0, most: float = 50.0, head_start: float = 10.0
     ) -> None:
         super().__init__(job, settle=settle)
         self._size = max(1, len(job.nodes))
-        self._least = least
+        self._most = most
         self._head_start = head_start * 3600.0
         self._seen: Counter[str] = Counter()
         self._begun = 0
@@ -249,15 +249,16 @@ class RareOnsets(Onsets):
 
     def _wait(self, onset: Onset) -> None:
         at, node, kind, seq, _ = onset
-        watched = self._size * max(at, 0.0) + self._head_start
         self._begun += 1
         self._busy.add(node, at)
+        seen = self._seen[kind] = self._seen[kind] + 1
+        if seen > self._most:
+            return
+        watched = self._size * max(at, 0.0) + self._head_start
         usual = max(1.0, self._begun * 3 * self.SPAN * self._size / watched)
         storm = max(1.0, len(self._busy) / usual)
-        surprise = math.log(watched / self.SPAN / (self._seen[kind] + 0.5) / storm)
-        self._seen[kind] += 1
-        if surprise >= self._least:
-            super()._wait(Onset(at, node, kind, seq, surprise))
+        surprise = math.log(watched / self.SPAN / (seen - 0.5) / storm)
+        super()._wait(Onset(at, node, kind, seq, max(0.0, surprise)))
 
     def chances(self, at: float) -> float:
         """Log of the number of occasions on which a surprise may have come up by ``at``."""

@@ -84,7 +84,7 @@ def test_a_repeat_is_no_onset(job):
 
 def test_the_new_surprises_more_than_the_known_and_calm_more_than_storm(job):
     def surprise(busy):
-        onsets = RareOnsets(job, least=0.0, settle=0)
+        onsets = RareOnsets(job, settle=0)
         for seq in range(30):
             onsets.add(Alert("Job1", seq, 1000.0 * seq, "a", "known"))
         for seq, node in enumerate(busy):
