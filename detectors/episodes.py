@@ -140,11 +140,13 @@ class Episodes(Detector):
         if kind in self._certain:
             reason = f"{kind} is certain"
             return self._docket.blame(alert.node, reason=reason, evidence=(alert.seq,))
-        if self._onsets.add(alert) and self._storm.add(alert.node, alert.at):
-            self._begin(alert.at)
+        if self._onsets.add(alert):
+            if self._storm.add(alert.node, alert.at):
+                self._begin(alert.at)
+            self._set_alarm()
         if kind in self._trigger and not self._round:
             self._begin(alert.at)
-        self._set_alarm()
+            self._set_alarm()
         return self._tolerate(alert) if kind in self._tolerated else ()
 
     def advance(self, now: float) -> Iterable[Verdict]:

@@ -80,9 +80,10 @@ class FirstInStorm(Detector):
 
     def observe(self, alert: Alert) -> Iterable[Verdict]:
         """Take the alert down; see whether a storm begins with it."""
-        if self._onsets.add(alert) and self._storm.add(alert.node, alert.at):
-            self._verdict_at = alert.at + self._patience
-        self._set_alarm()
+        if self._onsets.add(alert):
+            if self._storm.add(alert.node, alert.at):
+                self._verdict_at = alert.at + self._patience
+            self._set_alarm()
         return ()
 
     def advance(self, now: float) -> Iterable[Verdict]:

@@ -80,9 +80,10 @@ class Wrapper(Detector):
         self, now: float, said: Iterable[Verdict], *, expire: bool = False
     ) -> list[Verdict]:
         self._now = now
-        verdicts = list(self._pass(said))
+        verdicts = list(self._pass(said)) if said else []
         if expire:
             verdicts += self._expire()
-        times = [at for at in (self._inner.wake_at, self._due) if at is not None]
-        self.wake_at = min(times, default=None)
+        self.wake_at = self._inner.wake_at
+        if self._due is not None and (self.wake_at is None or self._due < self.wake_at):
+            self.wake_at = self._due
         return verdicts

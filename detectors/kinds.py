@@ -181,8 +181,8 @@ class DistinctKinds(Detector):
 
     def observe(self, alert: Alert) -> Iterable[Verdict]:
         """Take the alert down; whether it is its node's own shows later."""
-        self._onsets.add(alert)
-        self.wake_at = self._onsets.due
+        if self._onsets.add(alert):
+            self.wake_at = self._onsets.due
         return ()
 
     def advance(self, now: float) -> Iterable[Verdict]:

@@ -80,8 +80,8 @@ class Peers(Detector):
 
     def observe(self, alert: Alert) -> Iterable[Verdict]:
         """Take the alert down."""
-        self._onsets.add(alert)
-        self._set_alarm()
+        if self._onsets.add(alert):
+            self._set_alarm()
         return ()
 
     def advance(self, now: float) -> Iterable[Verdict]:
