@@ -20,10 +20,13 @@ from replay.timeline import seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["MAX", "RunConfig", "load", "parse_speed", "to_toml"]
+__all__ = ["MAX", "MEMORY", "RunConfig", "load", "parse_speed", "to_toml"]
 
 MAX: Literal["max"] = "max"
 """The word for "as fast as the machine can"."""
+
+MEMORY = "memory"
+"""The word for "within this process"."""
 
 
 def parse_speed(text: str | float) -> float | Literal["max"]:
@@ -73,6 +76,7 @@ class RunConfig:
         start_paused: Wait for the key or call that resumes.
         max_gap: Trace seconds: a longer silence is cut down to this; ``inf`` cuts nothing.
         when_late: ``catch-up``, ``slip`` or ``fail``.
+        via: How messages reach the detectors: ``memory``, or the URL of a transport.
         policy: How verdicts become decisions: ``ever`` or ``final``.
         hold: Trace seconds a verdict must stand to count.
         grace: Trace seconds after a job's end in which a verdict still counts.
@@ -100,6 +104,7 @@ class RunConfig:
     start_paused: bool = False
     max_gap: float = 86400.0
     when_late: Literal["catch-up", "slip", "fail"] = "catch-up"
+    via: str = MEMORY
     policy: Literal["ever", "final"] = "ever"
     hold: float = 0.0
     grace: float = 0.0

@@ -9,13 +9,14 @@ import json
 import math
 import threading
 import time
+import uuid
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import replay.traces
 from replay.api import Detector
-from replay.config import MAX, RunConfig, parse_speed, to_toml
+from replay.config import MAX, MEMORY, RunConfig, parse_speed, to_toml
 from replay.engine import Playback, Player
 from replay.errors import UsageError
 from replay.host import Host, Tally
@@ -23,15 +24,17 @@ from replay.observer import Observer
 from replay.plugins import DetectorSpec, options_of, parse_detectors
 from replay.scoring import LabelMap, Policy, Score, VerdictLog, onsets_beside, score
 from replay.timeline import Timeline
+from replay.transports import open_pipe
 from replay.transports.memory import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from replay.clock import Wall
     from replay.engine import Played
     from replay.messages import Message, TimedVerdict
     from replay.traces import Trace
+    from replay.transports import Pipe
 
 __all__ = ["BASELINES", "Replay", "Run", "prepare", "run"]
 
@@ -52,7 +55,8 @@ class Run:
         score: What they are worth.
         played: How the replay went.
         tally: What the detectors cost, and which of them crashed.
-        complete: False when the replay was stopped early.
+        complete: False when the replay was stopped early, or alerts were lost on the way.
+        carried: How the transport did; None where the engine handed messages over itself.
     """
 
     config: RunConfig
@@ -61,6 +65,7 @@ class Run:
     played: Played
     tally: Tally = field(repr=False)
     complete: bool = True
+    carried: Mapping[str, Any] | None = None
 
     @property
     def verdicts(self) -> list[dict[str, Any]]:
@@ -94,6 +99,7 @@ class Run:
                 "max": late.max_s,
             },
             "jumps": [asdict(jump) for jump in played.jumps],
+            "transport": self.carried,
             "detectors": {
                 name: {"calls": cost.calls, "alerts": cost.alerts, "wall_s": cost.seconds}
                 for name, cost in self.tally.costs.items()
@@ -158,9 +164,10 @@ class Replay:
         detectors: Who watches.
         config: How; ``path``, ``jobs`` and ``detector`` have been seen to already.
         observers: Who looks on.
-        run_id: Names this replay in messages.
+        run_id: Names this replay in messages; made up unless given.
         filtered: True when the trace holds not all jobs of its source.
         wall: Wall time for a paced replay; the machine's own unless told otherwise.
+        note: Told, in a sentence, what a person should know of the transport.
     """
 
     def __init__(
@@ -170,9 +177,10 @@ class Replay:
         config: RunConfig,
         *,
         observers: Iterable[Observer] = (),
-        run_id: str = "run",
+        run_id: str = "",
         filtered: bool = False,
         wall: Wall | None = None,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.trace = trace
         self.config = config
@@ -195,12 +203,19 @@ class Replay:
         self._listener = _Listener(tuple(observers))
         watched = self._listener if self._listener.others else None
         self._host = Host(self.detectors, self._listener, wall=_unix(wall) if paced else None)
-        self._channel = Channel("run") if paced else None
+        self._run_id = run_id or uuid.uuid4().hex[:12]
+        self._note = note
+        self._pipe: Pipe | None = Channel("run") if paced else None
+        publish: Callable[[Sequence[Message]], object] = self._host.feed
+        if config.via != MEMORY:
+            publish = self._publish
+        elif self._pipe is not None:
+            publish = self._pipe.sink.publish
         self.player = Player(
             self.timeline,
-            self._channel.sink.publish if self._channel else self._host.feed,
+            publish,
             _playback(config),
-            run=run_id,
+            run=self._run_id,
             wall=wall,
             observer=watched,
         )
@@ -210,18 +225,27 @@ class Replay:
         """Play to the end, or until the player is told to stop; then score.
 
         Raises:
-            TransportError: The consuming side failed.
+            TransportError: The transport cannot be reached, or the consuming side failed.
         """
-        played = self._play_through(self._channel) if self._channel else self.player.play()
+        if self.config.via != MEMORY:
+            bulk = self.config.speed == MAX
+            self._pipe = open_pipe(self.config.via, self._run_id, bulk=bulk, note=self._note)
+        played = self._play_through(self._pipe) if self._pipe else self.player.play()
         return self._score(played)
 
-    def _play_through(self, channel: Channel) -> Played:
+    def _publish(self, messages: Sequence[Message]) -> None:
+        """To a transport that is opened when the play begins."""
+        if self._pipe is None:
+            raise RuntimeError("the player belongs to a replay: play that")
+        self._pipe.sink.publish(messages)
+
+    def _play_through(self, pipe: Pipe) -> Played:
         """Play with the host on a thread of its own: a slow detector does not delay the clock."""
         failure: list[BaseException] = []
 
         def consume() -> None:
             try:
-                with channel.source as source:
+                with pipe.source as source:
                     while (messages := source.poll(60.0)) is not None:
                         self._host.feed(messages)
             except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
@@ -231,7 +255,7 @@ class Replay:
         consumer = threading.Thread(target=consume, name="host")
         consumer.start()
         try:
-            with channel.sink:
+            with pipe.sink:
                 played = self.player.play()
         finally:
             consumer.join()
@@ -245,6 +269,7 @@ class Replay:
         names = [spec.name for spec in self.detectors]
         log = VerdictLog.of(self.trace, verdicts, names)
         complete = played.complete and self._reaches_the_end()
+        complete = complete and not (self._pipe and self._pipe.lost)
         skipped = any(jump.why not in {"gap", "loop"} for jump in played.jumps)
         whole = complete and not (self._filtered or skipped or self.config.start_offset)
         scored = score(
@@ -264,7 +289,8 @@ class Replay:
                 "comparable": whole,
             },
         )
-        return Run(self.config, log, scored, played, self._host.tally, complete)
+        carried = self._pipe.figures() if self._pipe else None
+        return Run(self.config, log, scored, played, self._host.tally, complete, carried)
 
     def _reaches_the_end(self) -> bool:
         """Whether the duration asked for, if any, leaves nothing out."""
@@ -311,8 +337,17 @@ def _policy(config: RunConfig) -> Policy:
     )
 
 
-def prepare(config: RunConfig, observers: Iterable[Observer] = ()) -> Replay:
+def prepare(
+    config: RunConfig,
+    observers: Iterable[Observer] = (),
+    note: Callable[[str], None] = lambda _: None,
+) -> Replay:
     """Open the trace and find the detectors that a configuration names.
+
+    Args:
+        config: What is asked for.
+        observers: Who looks on.
+        note: As of :class:`Replay`.
 
     Raises:
         TraceError: The trace cannot be read.
@@ -327,7 +362,8 @@ def prepare(config: RunConfig, observers: Iterable[Observer] = ()) -> Replay:
         config.path, form=config.format or None, lenient=config.lenient, outside="keep"
     )
     chosen = trace.select(config.jobs) if config.jobs else trace
-    return Replay(chosen, detectors, config, observers=observers, filtered=len(chosen) < len(trace))
+    filtered = len(chosen) < len(trace)
+    return Replay(chosen, detectors, config, observers=observers, filtered=filtered, note=note)
 
 
 def run(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import click
+
+from replay.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replay.transports.kafka.settings import Settings
 
-__all__ = ["kafka_options", "settings_of"]
+__all__ = ["kafka_options", "settings_of", "through"]
 
 _OPTIONS = (
     click.option(
@@ -54,3 +57,26 @@ def settings_of(url: str, options: dict[str, Any], **more: Any) -> Settings:
 
     said = Settings.parse(url, os.environ, options["kafka_config"])
     return said.but(client=options["kafka_client"], wait=options["wait_for_broker"], **more)
+
+
+def through(url: str, options: dict[str, Any]) -> str:
+    """The transport that a URL names, with what the command line said of it in its query.
+
+    Raises:
+        UsageError: Something was said of Kafka, but the URL does not go there.
+        ConfigError: The file of properties does not fit.
+    """
+    said = {
+        "client": options["kafka_client"],
+        "config": options["kafka_config"],
+        "wait": options["wait_for_broker"],
+    }
+    query = urlencode({key: value for key, value in said.items() if value not in {None, ""}})
+    if not url.lower().startswith("kafka:"):
+        if query:
+            raise UsageError(f"--via {url} has no broker.", "--via kafka://host:port/topic")
+        return url
+    settings_of(url, options)  # what does not fit is told before the trace is read
+    if not query:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{query}"

@@ -41,9 +41,6 @@ _OWN = {
 }
 """Options that are not part of the configuration of a run."""
 
-_MAX_LINGER = 0.05
-"""Wall seconds that a record may wait for company at maximum speed; fewer, larger requests."""
-
 
 @click.command()
 @click.argument("path")
@@ -91,13 +88,14 @@ def publish(ctx: click.Context, /, **options: Any) -> None:
     from replay.config import parse_speed
     from replay.engine import Playback, Player
     from replay.timeline import Timeline
+    from replay.transports.kafka.settings import BULK_LINGER
     from replay.transports.kafka.sink import KafkaSink
 
     config = _config(ctx, options)
     speed = parse_speed(config.speed)
     settings = settings_of(options["target"], options, partitions=options["partitions"])
     if speed == "max" and settings.linger is None:
-        settings = settings.but(linger=_MAX_LINGER)
+        settings = settings.but(linger=BULK_LINGER)
     trace = traces.open(config.path, form=config.format or None, lenient=config.lenient)
     chosen = trace.select(config.jobs) if config.jobs else trace
     timeline = Timeline.build(

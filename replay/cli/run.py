@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from replay.cli.brokers import kafka_options, through
 from replay.cli.output import note, print_json, print_line, print_table
 from replay.errors import UsageError
 
@@ -23,7 +25,17 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_OWN = {"config", "show_config", "as_json", "jsonl", "out", "dry_run", "quiet"}
+_OWN = {
+    "as_json",
+    "config",
+    "dry_run",
+    "jsonl",
+    "kafka_client",
+    "kafka_config",
+    "out",
+    "quiet",
+    "wait_for_broker",
+}
 """Options that say what to show or keep; all others are part of the configuration."""
 
 
@@ -70,6 +82,8 @@ _OWN = {"config", "show_config", "as_json", "jsonl", "out", "dry_run", "quiet"}
     type=click.Choice(["catch-up", "slip", "fail"]),
     help="What to do about being late. [default: catch-up]",
 )
+@click.option("--via", metavar="URL", help="memory, or kafka://host:port/topic. [default: memory]")
+@kafka_options
 @click.option("--policy", type=click.Choice(["ever", "final"]), help="[default: ever]")
 @click.option("--hold", metavar="T", help="Seconds a verdict must stand to count.")
 @click.option("--grace", metavar="T", help="Seconds after a job's end that still count.")
@@ -100,7 +114,7 @@ def run(ctx: click.Context, /, **options: Any) -> None:
     watch = Watch(
         jsonl=options["jsonl"], quiet=options["quiet"] or options["as_json"], terminal=_terminal()
     )
-    replay = prepare(config, [watch])
+    replay = prepare(config, [watch], note)
     _warn(replay)
     if options["dry_run"]:
         _plan(replay, as_json=options["as_json"])
@@ -124,7 +138,7 @@ def _config(ctx: click.Context, options: dict[str, Any]) -> RunConfig:
     config, _ = load(said, os.environ, Path.cwd(), options["config"])
     if not config.path:
         raise UsageError("Which trace?", "alert-replay run data/sample")
-    return config
+    return replace(config, via=through(config.via, options))
 
 
 def _terminal() -> bool:

@@ -1,8 +1,8 @@
-"""The two sides of a transport: a sink that takes messages, a source that gives them."""
+"""The two sides of a transport: a sink that takes messages, a source that gives them; a pipe has both."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from replay.messages import Message
 
-__all__ = ["Sink", "Source"]
+__all__ = ["Pipe", "Sink", "Source"]
 
 
 class Sink(Protocol):
@@ -63,3 +63,22 @@ class Source(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+
+class Pipe(Protocol):
+    """Both ends in one process: the source gives what goes into the sink, and ends with it."""
+
+    @property
+    def sink(self) -> Sink:
+        """For the engine."""
+
+    @property
+    def source(self) -> Source:
+        """For the host."""
+
+    @property
+    def lost(self) -> int:
+        """Alerts that went in and will never come out."""
+
+    def figures(self) -> dict[str, Any]:
+        """How the carrying went, as a JSON object. Wall times differ from run to run."""

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
     from replay.messages import Message
 
-__all__ = ["Channel", "Counts", "MemorySink", "MemorySource", "open_sink", "open_source"]
+__all__ = [
+    "Channel",
+    "Counts",
+    "MemorySink",
+    "MemorySource",
+    "open_pipe",
+    "open_sink",
+    "open_source",
+]
 
 Full = Literal["block", "drop-new", "drop-old"]
 """What a full channel does: make the sink wait, or drop the newest or the oldest alerts."""
@@ -101,6 +109,19 @@ class Channel:
     def waiting(self) -> tuple[int, int]:
         """How many messages, and alerts in them, lie here now."""
         return len(self._queue), self._alerts
+
+    @property
+    def lost(self) -> int:
+        """Alerts that were dropped because the channel was full."""
+        return self.counts.dropped.total()
+
+    def figures(self) -> dict[str, Any]:
+        """How the carrying went."""
+        return {
+            "sent": self.counts.messages,
+            "lost": self.lost,
+            "blocked_wall_s": self.counts.blocked_seconds,
+        }
 
     def put(self, messages: Sequence[Message]) -> None:
         """Take messages in; see :meth:`replay.transports.Sink.publish`."""
@@ -270,10 +291,30 @@ def open_source(url: str) -> MemorySource:
     return _meet(url, MemorySource).source
 
 
-def _meet(url: str, end: type) -> Channel:
+def open_pipe(
+    url: str,
+    run: str,  # noqa: ARG001 - nobody else can publish here
+    *,
+    bulk: bool,  # noqa: ARG001 - whatever is there is taken
+    note: Callable[[str], None],  # noqa: ARG001 - nothing ever happens to it
+) -> Channel:
+    """Open both ends of a channel that nobody else meets.
+
+    Raises:
+        UsageError: An option is off.
+    """
+    name, options = _named(url)
+    return Channel(name, **options)
+
+
+def _named(url: str) -> tuple[str, dict[str, Any]]:
+    """The name and the options in a URL."""
     parts = urlsplit(url)
-    name = parts.netloc + parts.path
-    options = _options(url, parts.query)
+    return parts.netloc + parts.path, _options(url, parts.query)
+
+
+def _meet(url: str, end: type) -> Channel:
+    name, options = _named(url)
     with _meeting:
         if name not in _unmet:
             channel = Channel(name, **options)

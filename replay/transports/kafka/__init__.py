@@ -12,9 +12,11 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from replay.transports.base import Sink, Source
+    from collections.abc import Callable
 
-__all__ = ["open_sink", "open_source"]
+    from replay.transports.base import Pipe, Sink, Source
+
+__all__ = ["open_pipe", "open_sink", "open_source"]
 
 
 def open_sink(url: str) -> Sink:
@@ -36,3 +38,14 @@ def open_source(url: str) -> Source:
     from replay.transports.kafka.source import KafkaSource  # noqa: PLC0415 - the client only where it is used
 
     return KafkaSource(Settings.parse(url, os.environ))
+
+
+def open_pipe(url: str, run: str, *, bulk: bool, note: Callable[[str], None]) -> Pipe:
+    """Publish a replay to a topic and read it back; raises as :func:`open_sink`."""
+    from replay.transports.kafka.relay import Relay  # noqa: PLC0415 - the client only where it is used
+    from replay.transports.kafka.settings import BULK_LINGER, Settings  # noqa: PLC0415 - as above
+
+    settings = Settings.parse(url, os.environ)
+    if bulk and settings.linger is None:
+        settings = settings.but(linger=BULK_LINGER)
+    return Relay(settings, run, note=note)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
 
+from replay.errors import TransportError
 from replay.messages import JobEnded
 from replay.transports.kafka.sink import KafkaSink
 from replay.transports.kafka.source import KafkaSource
@@ -55,6 +57,20 @@ class Relay:
             raise
         self.sink = _RelaySink(sink, self.source)
 
+    @property
+    def lost(self) -> int:
+        """Alerts that did not come out as they went in; a job with a wrong checksum counts as one."""
+        counters = self.source.counters
+        return counters.gaps + counters.corrupt
+
+    def figures(self) -> dict[str, Any]:
+        """How the carrying went."""
+        return {
+            **asdict(self.sink.report),
+            **asdict(self.source.counters),
+            "poisoned": self.source.poisoned,
+        }
+
 
 class _RelaySink:
     """Counts the ends that go through it, for the source to know when it has seen them all."""
@@ -75,12 +91,23 @@ class _RelaySink:
         self._sink.publish(messages)
 
     def close(self) -> None:
-        """As :meth:`KafkaSink.close`; then the source ends where this did."""
+        """As :meth:`KafkaSink.close`; then the source ends where this did.
+
+        Raises:
+            TransportError: The broker forgot some of it.
+        """
         try:
             self._sink.close()
         except BaseException:
             self._source.ends = 0
             raise
+        if losses := self._sink.report.losses:  # what is gone cannot be waited for
+            self._source.ends = 0
+            raise TransportError(
+                f"The broker forgot {sum(loss.records for loss in losses)} records"
+                " that it had acknowledged.",
+                "the same command again, on a broker that keeps its log",
+            )
         self._source.ends = self._ends
 
     def __enter__(self) -> Self:

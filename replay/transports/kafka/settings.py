@@ -15,13 +15,16 @@ from replay.errors import ConfigError, TransportError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CLIENTS", "PROPERTIES", "Settings", "read_properties", "unreachable"]
+__all__ = ["BULK_LINGER", "CLIENTS", "PROPERTIES", "Settings", "read_properties", "unreachable"]
 
 CLIENTS = ("auto", "kafka-python", "confluent")
 """``auto`` takes confluent-kafka where it is installed (extra ``fast``), else kafka-python."""
 
 LINGER = 0.005
 """Wall seconds that a record waits for company, unless said otherwise."""
+
+BULK_LINGER = 0.05
+"""The same at maximum speed: fewer, larger requests."""
 
 ENVIRONMENT = "ALERT_REPLAY_KAFKA_"
 
