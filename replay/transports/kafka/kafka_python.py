@@ -157,6 +157,7 @@ def _make(make: Callable[..., T], timeout: float, **options: Any) -> T:
     One that fails on the way leaves its connections open; they are closed here.
     """
     begun: list[KafkaNetClient] = []
+    late = threading.Event()
 
     def net_client(**configs: Any) -> KafkaNetClient:
         begun.append(KafkaNetClient(**configs))
@@ -164,20 +165,29 @@ def _make(make: Callable[..., T], timeout: float, **options: Any) -> T:
 
     def close() -> None:
         for net in begun:
-            net.close()
+            with contextlib.suppress(RuntimeError):  # it is closed already
+                net.close()
 
-    watchdog = threading.Timer(timeout + _GRACE_S, close)
+    def give_up() -> None:
+        late.set()
+        close()
+
+    watchdog = threading.Timer(timeout + _GRACE_S, give_up)
     watchdog.daemon = True
     watchdog.start()
     try:
-        return make(kafka_client=net_client, bootstrap_timeout_ms=int(timeout * 1000), **options)
+        made = make(kafka_client=net_client, bootstrap_timeout_ms=int(timeout * 1000), **options)
     except BaseException as error:
-        if watchdog.finished.is_set():
+        if late.is_set():
             raise refusals.KafkaTimeoutError("the handshake was not answered") from error
         close()
         raise
     finally:
         watchdog.cancel()
+        watchdog.join()
+    if late.is_set():  # it came at the very last moment, and is closed
+        raise refusals.KafkaTimeoutError("the handshake was answered too late")
+    return made
 
 
 class KafkaPython:
