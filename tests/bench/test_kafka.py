@@ -19,7 +19,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka_brokers import Apache
 from kafka_jobs import Quiet, interleaved, jobs_of, said
-from kafka_victims import start
+from kafka_victims import victims
 
 from replay.engine import Playback, Player
 from replay.host import Host
@@ -47,10 +47,8 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory):
-    broker = Apache(tmp_path_factory.mktemp("apache"))
-    broker.start()
-    yield broker
-    broker.kill()
+    with Apache(tmp_path_factory.mktemp("apache")) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")
@@ -375,9 +373,7 @@ def test_two_workers(benchmark, table, apache):
         target = source.on(f"{source.topic}-verdicts")
         Outbox(target).close()
         jobs = jobs_of(16, 600)
-        workers = [start(source, target, source.topic, specs) for _ in range(count)]
-        assert all(ready.wait(60) for _, ready in workers)
-        with KafkaSink(source) as sink:
+        with victims(count, source, target, source.topic, specs), KafkaSink(source) as sink:
             began = time.perf_counter()
             sink.publish(interleaved(jobs))
 
@@ -387,9 +383,6 @@ def test_two_workers(benchmark, table, apache):
             found = wait() if count == 1 else benchmark.pedantic(wait, rounds=1)
             took[count] = time.perf_counter() - began
         assert found.complete
-        for worker, _ in workers:
-            worker.terminate()
-            worker.join(30)
     ratio = took[1] / took[2]
     assert client(source).name == "confluent"
     table("K8", "two workers", "one", ">= 1.6", f"{ratio:.2f}", ratio >= 1.6)

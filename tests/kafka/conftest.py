@@ -15,18 +15,14 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def tansu(tmp_path_factory):
-    broker = Tansu(tmp_path_factory.mktemp("tansu"))
-    broker.start()
-    yield broker
-    broker.kill()
+    with Tansu(tmp_path_factory.mktemp("tansu")) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")
 def apache(tmp_path_factory):
-    broker = Apache(tmp_path_factory.mktemp("apache"))
-    broker.start()
-    yield broker
-    broker.kill()
+    with Apache(tmp_path_factory.mktemp("apache")) as broker:
+        yield broker
 
 
 @pytest.fixture(params=["tansu", "apache"])

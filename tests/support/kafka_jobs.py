@@ -90,7 +90,7 @@ def alone(jobs, specs=SPECS):
     return said(verdicts)
 
 
-def wait_for(condition, seconds=40.0):
+def wait_for(condition, seconds=120.0):
     """Until it comes about."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -98,12 +98,22 @@ def wait_for(condition, seconds=40.0):
         time.sleep(0.05)
 
 
+def stays(value, seconds=1.0):
+    """Wait until something has not changed for so long; what it is then."""
+    seen, since = value(), time.monotonic()
+    while time.monotonic() - since < seconds:
+        time.sleep(0.05)
+        if (now := value()) != seen:
+            seen, since = now, time.monotonic()
+    return seen
+
+
 def raw(settings):
     """Every record of a topic, as it lies there."""
     kafka = client(settings)
     partitions = range(kafka.topics(settings)[settings.topic])
     reader = kafka.reader(settings, partitions)
-    records, deadline = [], time.monotonic() + 30
+    records, deadline = [], time.monotonic() + 120
     while any(reader.end(p) is None or _next(records, p) < reader.end(p) for p in partitions):
         records += reader.poll(0.1, 5000)
         assert time.monotonic() < deadline
@@ -137,7 +147,7 @@ class Crew:
         """End a worker cleanly; what it did."""
         worker, thread = self._hands.pop(place)
         worker.stop()
-        thread.join(60)
+        thread.join(120)
         assert not thread.is_alive()
         return worker.work
 
@@ -147,6 +157,8 @@ class Crew:
 
     def finish(self):
         """End all; what they did."""
+        for worker, _ in self._hands:
+            worker.stop()
         return [self.remove() for _ in list(self._hands)]
 
     def __enter__(self):
@@ -157,8 +169,6 @@ class Crew:
 
     def collected(self, jobs, **options):
         """What they said of these jobs, once all is judged."""
-        deadline = time.monotonic() + 60
         target = self.target
-        while target.topic not in client(target).topics(target) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return collect(target, jobs, idle=40.0, **options)
+        wait_for(lambda: target.topic in client(target).topics(target))
+        return collect(target, jobs, idle=120.0, **options)
