@@ -8,7 +8,7 @@ import signal
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -18,11 +18,11 @@ from replay.cli.output import note, print_json, print_line
 from replay.errors import TransportError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from replay.config import RunConfig
     from replay.engine import Played, Player
-    from replay.runner import Replay
+    from replay.plugins import DetectorSpec
     from replay.traces import Trace
     from replay.transports.kafka.outbox import Sending
 
@@ -170,16 +170,17 @@ def _watched(trace: Trace, player: Player, *, quiet: bool) -> Iterator[None]:
     """A line of progress, and keys that work, where there is a terminal."""
     from replay.cli.watch import Watch
 
-    class Shown:
-        detectors = ()
-
-        def __init__(self) -> None:
-            self.trace = trace
-            self.player = player
-
     terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    with Watch(quiet=quiet, terminal=terminal).on(cast("Replay", Shown())):
+    with Watch(quiet=quiet, terminal=terminal).on(_Playing(trace, player)):
         yield
+
+
+class _Playing(NamedTuple):
+    """A player whose detectors are elsewhere."""
+
+    trace: Trace
+    player: Player
+    detectors: Sequence[DetectorSpec] = ()
 
 
 def _show(played: Played, report: Sending, run_id: str, *, as_json: bool) -> None:

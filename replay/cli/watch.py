@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -14,16 +14,33 @@ from replay.cli.keys import Keys
 from replay.observer import Observer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from replay.engine import Player, PlayerState
     from replay.messages import TimedVerdict
-    from replay.runner import Replay
+    from replay.plugins import DetectorSpec
+    from replay.traces import Trace
 
-__all__ = ["Watch"]
+__all__ = ["Watch", "Watched"]
 
 SHOWN = 1000
 """Most verdict lines; more are counted. A log has them all."""
+
+
+class Watched(Protocol):
+    """What can be watched: a replay, or a player without detectors."""
+
+    @property
+    def trace(self) -> Trace:
+        """What is played."""
+
+    @property
+    def detectors(self) -> Sequence[DetectorSpec]:
+        """Who judges it here."""
+
+    @property
+    def player(self) -> Player:
+        """Takes orders."""
 
 
 class Watch(Observer):
@@ -43,10 +60,10 @@ class Watch(Observer):
         self._lock = threading.Lock()
         self._said = 0
         self._truth = False
-        self._replay: Replay | None = None
+        self._replay: Watched | None = None
 
     @contextlib.contextmanager
-    def on(self, replay: Replay) -> Iterator[None]:
+    def on(self, replay: Watched) -> Iterator[None]:
         """Watch a replay for as long as the block runs."""
         self._replay = replay
         self._jobs = {job.id: job for job in replay.trace}
