@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Cost", "Host", "JobHost", "Tally"]
 
 
+def _lengths() -> list[int]:
+    return [0] * 64
+
+
 @dataclass(slots=True)
 class Cost:
     """What a detector cost.
@@ -40,11 +44,19 @@ class Cost:
         calls: How often it was called.
         alerts: How many alerts it was given.
         ns: Wall nanoseconds spent in it.
+        lengths: Calls by how many binary digits their nanoseconds had.
     """
 
     calls: int = 0
     alerts: int = 0
     ns: int = 0
+    lengths: list[int] = field(default_factory=_lengths, repr=False, compare=False)
+
+    def add(self, ns: int) -> None:
+        """Count a call."""
+        self.calls += 1
+        self.ns += ns
+        self.lengths[ns.bit_length()] += 1
 
     @property
     def seconds(self) -> float:
@@ -366,8 +378,7 @@ class _Watch:
             self._stop(seat, error)
             return ()
         finally:
-            seat.cost.calls += 1
-            seat.cost.ns += self._perf() - begun
+            seat.cost.add(self._perf() - begun)
         return [self._stamp(seat, at, verdict, slice_) for verdict in verdicts]
 
     def _stamp(

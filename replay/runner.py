@@ -19,7 +19,8 @@ from replay.api import Detector
 from replay.config import MAX, MEMORY, RunConfig, parse_speed, to_toml
 from replay.engine import Playback, Player
 from replay.errors import UsageError
-from replay.host import Host, Tally
+from replay.host import Cost, Host, Tally
+from replay.messages import AlertSlice
 from replay.observer import Observer
 from replay.plugins import DetectorSpec, options_of, parse_detectors
 from replay.scoring import LabelMap, Policy, Score, VerdictLog, onsets_beside, score
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from replay.clock import Wall
     from replay.engine import Played
+    from replay.live import LiveRules
     from replay.messages import Message, TimedVerdict
     from replay.traces import Trace
     from replay.transports import Pipe
@@ -57,6 +59,7 @@ class Run:
         tally: What the detectors cost, and which of them crashed.
         complete: False when the replay was stopped early, or alerts were lost on the way.
         carried: How the transport did; None where the engine handed messages over itself.
+        live: What live rules told, and how late; None where there were none.
     """
 
     config: RunConfig
@@ -66,6 +69,7 @@ class Run:
     tally: Tally = field(repr=False)
     complete: bool = True
     carried: Mapping[str, Any] | None = None
+    live: Mapping[str, Any] | None = None
 
     @property
     def verdicts(self) -> list[dict[str, Any]]:
@@ -100,6 +104,7 @@ class Run:
             },
             "jumps": [asdict(jump) for jump in played.jumps],
             "transport": self.carried,
+            "live_rules": self.live,
             "detectors": {
                 name: {"calls": cost.calls, "alerts": cost.alerts, "wall_s": cost.seconds}
                 for name, cost in self.tally.costs.items()
@@ -168,6 +173,14 @@ class Replay:
         filtered: True when the trace holds not all jobs of its source.
         wall: Wall time for a paced replay; the machine's own unless told otherwise.
         note: Told, in a sentence, what a person should know of the transport.
+        live: Rules that a Prometheus evaluates; it is waited for before the clock starts.
+
+    Attributes:
+        transit: How long slices took from the engine to the host; its calls are slices. Nothing
+            where the engine hands messages over itself.
+
+    Raises:
+        UsageError: Live rules are to watch a replay without a pace.
     """
 
     def __init__(
@@ -181,6 +194,7 @@ class Replay:
         filtered: bool = False,
         wall: Wall | None = None,
         note: Callable[[str], None] = lambda _: None,
+        live: LiveRules | None = None,
     ) -> None:
         self.trace = trace
         self.config = config
@@ -200,9 +214,14 @@ class Replay:
             self._policy.labels.meaning(label)  # an unknown label shows before the run, not after
         self._filtered = filtered or bool(config.kind or config.exclude_kind or config.node)
         paced = config.speed != MAX
-        self._listener = _Listener(tuple(observers))
+        if live is not None and not paced:
+            raise UsageError("Live rules need a speed that Prometheus can follow.", "--speed 60")
+        self._live = live
+        self._unix = _unix(wall)
+        self.transit = Cost()
+        self._listener = _Listener((*observers, *filter(None, [live])))
         watched = self._listener if self._listener.others else None
-        self._host = Host(self.detectors, self._listener, wall=_unix(wall) if paced else None)
+        self._host = Host(self.detectors, self._listener, wall=self._unix if paced else None)
         self._run_id = run_id or uuid.uuid4().hex[:12]
         self._note = note
         self._pipe: Pipe | None = Channel("run") if paced else None
@@ -218,7 +237,10 @@ class Replay:
             run=self._run_id,
             wall=wall,
             observer=watched,
+            ready=[] if live is None else [self._await_prometheus],
         )
+        if live is not None:
+            live.watch(self.timeline, self.player, self._listener.judged)
         self._listener.heard = self.player.heard
 
     def play(self) -> Run:
@@ -231,7 +253,40 @@ class Replay:
             bulk = self.config.speed == MAX
             self._pipe = open_pipe(self.config.via, self._run_id, bulk=bulk, note=self._note)
         played = self._play_through(self._pipe) if self._pipe else self.player.play()
+        if self._live is not None and played.complete:
+            self._live.settle()
         return self._score(played)
+
+    @property
+    def tally(self) -> Tally:
+        """What the detectors cost so far."""
+        return self._host.tally
+
+    def standing(self) -> tuple[Trace, VerdictLog, Policy, list[str]]:
+        """The truth, the verdicts so far, how to judge them, and who is judged; for any thread."""
+        verdicts = list(self._listener.verdicts)
+        newest = max((verdict.epoch for verdict in verdicts), default=0)
+        current = [verdict for verdict in verdicts if verdict.epoch == newest]
+        names = self._names
+        return self.trace, VerdictLog.of(self.trace, current, names), self._policy, names
+
+    @property
+    def _names(self) -> list[str]:
+        """Whoever says verdicts, in declared order."""
+        live = () if self._live is None else self._live.names
+        return [*(spec.name for spec in self.detectors), *live]
+
+    def _time(self, messages: Sequence[Message]) -> None:
+        """See how long slices have been under way."""
+        now = self._unix()
+        for message in messages:
+            if isinstance(message, AlertSlice) and message.published_wall is not None:
+                self.transit.add(round(1e9 * (now - message.published_wall)))
+
+    def _await_prometheus(self) -> None:
+        """Let the clock stand until it is there."""
+        if self._live is not None:
+            self._live.begin(lambda: self.player.stopping)
 
     def _publish(self, messages: Sequence[Message]) -> None:
         """To a transport that is opened when the play begins."""
@@ -247,6 +302,7 @@ class Replay:
             try:
                 with pipe.source as source:
                     while (messages := source.poll(60.0)) is not None:
+                        self._time(messages)
                         self._host.feed(messages)
             except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
                 failure.append(error)
@@ -266,7 +322,7 @@ class Replay:
     def _score(self, played: Played) -> Run:
         last = played.epochs - 1
         verdicts = [verdict for verdict in self._listener.verdicts if verdict.epoch == last]
-        names = [spec.name for spec in self.detectors]
+        names = self._names
         log = VerdictLog.of(self.trace, verdicts, names)
         complete = played.complete and self._reaches_the_end()
         complete = complete and not (self._pipe and self._pipe.lost)
@@ -290,7 +346,8 @@ class Replay:
             },
         )
         carried = self._pipe.figures() if self._pipe else None
-        return Run(self.config, log, scored, played, self._host.tally, complete, carried)
+        live = None if self._live is None else self._live.document()
+        return Run(self.config, log, scored, played, self._host.tally, complete, carried, live)
 
     def _reaches_the_end(self) -> bool:
         """Whether the duration asked for, if any, leaves nothing out."""
@@ -341,6 +398,7 @@ def prepare(
     config: RunConfig,
     observers: Iterable[Observer] = (),
     note: Callable[[str], None] = lambda _: None,
+    live: LiveRules | None = None,
 ) -> Replay:
     """Open the trace and find the detectors that a configuration names.
 
@@ -348,6 +406,7 @@ def prepare(
         config: What is asked for.
         observers: Who looks on.
         note: As of :class:`Replay`.
+        live: As of :class:`Replay`.
 
     Raises:
         TraceError: The trace cannot be read.
@@ -363,7 +422,16 @@ def prepare(
     )
     chosen = trace.select(config.jobs) if config.jobs else trace
     filtered = len(chosen) < len(trace)
-    return Replay(chosen, detectors, config, observers=observers, filtered=filtered, note=note)
+    return Replay(
+        chosen,
+        detectors,
+        config,
+        observers=observers,
+        run_id="" if live is None else live.run,
+        filtered=filtered,
+        note=note,
+        live=live,
+    )
 
 
 def run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,9 @@ import click
 from click.core import ParameterSource
 
 from replay.cli.brokers import kafka_options, through
+from replay.cli.judging import options as with_options
 from replay.cli.output import note, print_json, print_line, print_table
+from replay.cli.serving import LIVE_OPTIONS, LIVE_WORDS, METRICS_OPTIONS, METRICS_WORDS, service
 from replay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ _OWN = {
     "out",
     "quiet",
     "wait_for_broker",
+    *METRICS_WORDS,
+    *LIVE_WORDS,
 }
 """Options that say what to show or keep; all others are part of the configuration."""
 
@@ -84,6 +89,7 @@ _OWN = {
 )
 @click.option("--via", metavar="URL", help="memory, or kafka://host:port/topic. [default: memory]")
 @kafka_options
+@with_options(METRICS_OPTIONS, LIVE_OPTIONS)
 @click.option("--policy", type=click.Choice(["ever", "final"]), help="[default: ever]")
 @click.option("--hold", metavar="T", help="Seconds a verdict must stand to count.")
 @click.option("--grace", metavar="T", help="Seconds after a job's end that still count.")
@@ -114,12 +120,16 @@ def run(ctx: click.Context, /, **options: Any) -> None:
     watch = Watch(
         jsonl=options["jsonl"], quiet=options["quiet"] or options["as_json"], terminal=_terminal()
     )
-    replay = prepare(config, [watch], note)
-    _warn(replay)
-    if options["dry_run"]:
-        _plan(replay, as_json=options["as_json"])
-        return
-    done = _play(replay, watch)
+    with nullcontext() if options["dry_run"] else service(options, config.speed) as served:
+        observers = [watch, *([] if served is None else [served.metrics])]
+        replay = prepare(config, observers, note, None if served is None else served.live)
+        _warn(replay)
+        if options["dry_run"]:
+            _plan(replay, as_json=options["as_json"])
+            return
+        if served is not None:
+            served.watch(replay)
+        done = _play(replay, watch)
     _show(done, options)
     if done.tally.failures:
         ctx.exit(6)
@@ -223,6 +233,10 @@ def _show(done: Run, options: dict[str, Any]) -> None:
 def _sentences(done: Run) -> Iterator[str]:
     """How the run went, in words."""
     played = done.played
+    if done.live is not None:
+        from replay.cli.serving import sentences
+
+        yield from sentences(done.live)
     if not done.complete:
         yield "partial: the replay was stopped before its end, and what was not seen counts as missed"
     if played.wall_s is not None and played.speed_achieved is not None:

@@ -300,6 +300,16 @@ class Player:
             sink_wall_s=0.0 if time is None else time.sink_ns / 1e9,
         )
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._drive.stopped
+
+    def lateness(self) -> list[tuple[float, int]]:
+        """How late slices have left so far, as :meth:`Lateness.counts` gives it."""
+        time = self._drive.time
+        return [] if time is None else time.lateness.counts()
+
     def _report(self) -> Played:
         drive = self._drive
         time = drive.time

@@ -44,6 +44,13 @@ class Lateness:
         """The longest, in wall seconds."""
         return self.max_ns / 1e9
 
+    def counts(self) -> list[tuple[float, int]]:
+        """Wall seconds, to 6 %, and how often; ascending. For any thread, at any time."""
+        return [
+            ((bucket + (1 << max(0, bucket.bit_length() - 4)) / 2) / 1e9, number)
+            for bucket, number in sorted(self._buckets.copy().items())
+        ]
+
     def quantile(self, share: float) -> float | None:
         """Wall seconds that this share was not later than, to 6 %; None when nothing counted."""
         rest = share * self.count
