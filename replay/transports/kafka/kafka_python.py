@@ -302,13 +302,18 @@ class _Producer:
         self,
         topic: str,
         partition: int,
-        key: bytes,
-        values: Sequence[bytes],
+        parcels: Sequence[tuple[bytes, Sequence[bytes]]],
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> _Delivery:
         send, listed = self._made.send, list(headers) or None
         try:
-            return _Delivery([send(topic, value, key, listed, partition) for value in values])
+            return _Delivery(
+                [
+                    send(topic, value, key, listed, partition)
+                    for key, values in parcels
+                    for value in values
+                ]
+            )
         except (refusals.KafkaError, AssertionError) as error:
             raise self._failed(error) from error
 
@@ -368,8 +373,10 @@ class _Consumer:
         raise NotImplementedError("a reader without a group has nowhere to commit to")
 
     def close(self) -> None:
-        with contextlib.suppress(refusals.KafkaError):  # it could not say goodbye
+        try:
             self._made.close(autocommit=False, timeout_ms=5000)
+        except refusals.KafkaError:  # it could not say goodbye, and has let go of nothing
+            self._made._client.close()  # noqa: SLF001 - there is no other way
 
 
 class _Member(_Consumer, ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
@@ -395,6 +402,7 @@ class _Member(_Consumer, ConsumerRebalanceListener):  # type: ignore[misc]  # it
 
     def poll(self, timeout: float, most: int) -> list[Received]:
         received = super().poll(timeout, most)
+        self._rejoin()
         taken = {self._taken.popleft() for _ in range(len(self._taken))}
         owned = {tp.partition for tp in self._made.assignment()}
         lost = self._placed & taken | self._placed - owned
@@ -406,6 +414,17 @@ class _Member(_Consumer, ConsumerRebalanceListener):  # type: ignore[misc]  # it
             self._place(sorted(gained))
         moved = lost | gained
         return [r for r in received if r.partition not in moved] if moved else received
+
+    def _rejoin(self) -> None:
+        """Join again where the library forgot that it was about to.
+
+        It joins anew when it hears of partitions. When the time to poll is over while the broker
+        still works on that, it forgets why it joined, never looks at the answer, and sends no
+        heartbeat any more.
+        """
+        coordinator = self._made._coordinator  # noqa: SLF001 - there is no other way
+        if coordinator.rejoining and not coordinator.need_rejoin():
+            coordinator.request_rejoin()
 
     def _place(self, partitions: Sequence[int]) -> None:
         """Begin new partitions where their marks say; one that is gone again is left out."""
