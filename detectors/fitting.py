@@ -25,10 +25,9 @@ __all__ = ["SCHEMA", "fit"]
 SCHEMA = "alert-replay-learned/1"
 PARTS = 5
 LAPLACE = 1.0  # added to every count
-ALARMS = (
-    0.04  # share of healthy jobs in which a fitted threshold may blame; one job, if they are few
-)
+ALARMS = 0.05  # wrong blames per job that a fitted threshold may be expected to bring
 SLACK = 0.005  # F1 that is given up for a lower threshold: a miss costs more than a wrong word
+RIDGE = 10.0  # pulls coefficients towards zero; matters where jobs are few
 
 Tally = Counter[tuple[bool, str, bool]]
 """(in a storm, kind, faulty) → nodes that began to raise it, each once per job."""
@@ -64,7 +63,7 @@ def fit(lessons: Sequence[Lesson]) -> dict[str, Any]:
         "schema": SCHEMA,
         "jobs": len(lessons),
         "faulty_nodes": sum(sum(lesson.labels.values()) for lesson in lessons),
-        "threshold": _threshold(lessons, looks, _held_out(looks, parts[looks.lesson])),
+        "threshold": _probability(_threshold(lessons, looks, _held_out(looks, parts))),
         "odds": _threshold(lessons, looks, looks.features[:, :3].sum(axis=1)),
         "intercept": _short(intercept),
         "coefficients": dict(zip(FEATURES, map(_short, coefficients), strict=True)),
@@ -186,30 +185,40 @@ def _regress(
     looks: _Looks, keep: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.float64], float]:
     """Coefficients and intercept; every suspect has one vote, however often it was looked at."""
+    rows = np.arange(len(looks.faulty)) if keep is None else np.flatnonzero(keep)
+    features, faulty, suspect = looks.features[rows], looks.faulty[rows], looks.suspect[rows]
+    return _logistic(features, faulty, 1.0 / np.bincount(suspect)[suspect], RIDGE)
+
+
+def _logistic(
+    features: NDArray[np.float64],
+    faulty: NDArray[np.bool_],
+    votes: NDArray[np.float64],
+    ridge: float,
+) -> tuple[NDArray[np.float64], float]:
+    """Logistic regression on standardized features."""
     from sklearn.linear_model import (  # type: ignore[import-untyped]  # it has no types  # noqa: PLC0415 - heavy, and not needed to detect
         LogisticRegression,
     )
 
-    rows = np.arange(len(looks.faulty)) if keep is None else np.flatnonzero(keep)
-    features, faulty, suspect = looks.features[rows], looks.faulty[rows], looks.suspect[rows]
     if faulty.all() or not faulty.any():
         raise ValueError("fitting needs suspects of both kinds, faulty and normal")
-    votes = 1.0 / np.bincount(suspect)[suspect]
     mean, spread = features.mean(axis=0), features.std(axis=0)
     spread[spread == 0.0] = 1.0
-    model = LogisticRegression(max_iter=5000)
+    model = LogisticRegression(C=1.0 / ridge, max_iter=5000)
     model.fit((features - mean) / spread, faulty, sample_weight=votes)
     coefficients = model.coef_[0] / spread
     return coefficients, float(model.intercept_[0] - coefficients @ mean)
 
 
 def _held_out(looks: _Looks, parts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The probability of every look, by coefficients of the other parts."""
-    scores = np.empty(len(parts))
-    for part in np.unique(parts):
-        mine = parts == part
+    """The log-odds of every look, by coefficients of the other parts."""
+    scores = np.empty(len(looks.lesson))
+    part_of = parts[looks.lesson]
+    for part in np.unique(part_of):
+        mine = part_of == part
         coefficients, intercept = _regress(looks, ~mine)
-        scores[mine] = 1.0 / (1.0 + np.exp(-(looks.features[mine] @ coefficients + intercept)))
+        scores[mine] = looks.features[mine] @ coefficients + intercept
     return scores
 
 
@@ -217,27 +226,28 @@ def _held_out(looks: _Looks, parts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _threshold(lessons: Sequence[Lesson], looks: _Looks, scores: NDArray[np.float64]) -> float:
-    """The lowest threshold with about the best F1 that is wrong in few enough jobs."""
+    """The lowest threshold that is expected to bring about the best F1, and few wrong blames.
+
+    Jobs are few and suspects that matter are fewer, so nothing is counted: a suspect's highest
+    score is turned into a probability of guilt, and hits and wrong blames are sums of these.
+    """
     _, where = np.unique(looks.suspect, return_index=True)
     best = np.full(len(where), -np.inf)
     np.maximum.at(best, looks.suspect, scores)
-    order = np.argsort(-best, kind="stable")
-    hits = np.cumsum(looks.faulty[where][order])
-    blamed = np.arange(1, len(order) + 1)
+    once = np.ones(len(best))
+    (slope,), intercept = _logistic(best[:, np.newaxis], looks.faulty[where], once, ridge=0.001)
+    best = np.sort(best)[::-1]
+    guilt = 1.0 / (1.0 + np.exp(-(slope * best + intercept)))
+    blamed = np.arange(1, len(best) + 1)
     culprits = sum(sum(lesson.labels.values()) for lesson in lessons)
-    f1 = 2.0 * hits / (blamed + culprits)
-    wrong = ~looks.faulty[where][order]
-    first = np.zeros(len(order), bool)
-    first[
-        np.flatnonzero(wrong)[np.unique(looks.lesson[where][order][wrong], return_index=True)[1]]
-    ] = True
-    alarms = np.cumsum(first)  # jobs with a wrong blame
-    last = np.append(best[order][1:] < best[order][:-1], True)  # equal scores pass together
-    fits = last & (alarms <= max(1.0, ALARMS * len(lessons)))
-    if not fits.any():
-        return _short(float(best.max()) + 1.0)
+    f1 = 2.0 * np.cumsum(guilt) / (blamed + culprits)
+    fits = np.cumsum(1.0 - guilt) <= max(1.0, ALARMS * len(lessons))
     good = fits & (f1 >= f1[fits].max() - SLACK)
-    return math.floor(float(best[order][good][-1]) * 1e6) / 1e6
+    return _short(float(best[good][-1]))
+
+
+def _probability(log_odds: float) -> float:
+    return _short(1.0 / (1.0 + math.exp(-log_odds)))
 
 
 def _short(number: float) -> float:

@@ -87,7 +87,8 @@ class Fleet:
         job: The job being watched. Nodes outside it are not counted, unless it lists none.
         window: Seconds for which an alert is remembered.
         share: Share of the job's nodes, above 0 to 1, that makes a kind fleet-wide when they raise
-            it within ``window``; never fewer than two nodes.
+            it within ``window``.
+        fewest: Fewest nodes that make one, however small the job.
 
     Examples:
         >>> from replay.api import Job
@@ -99,13 +100,13 @@ class Fleet:
 
     """
 
-    def __init__(self, job: Job, *, window: float, share: float) -> None:
+    def __init__(self, job: Job, *, window: float, share: float, fewest: int = 2) -> None:
         if not window > 0:
             raise ValueError(f"window must be positive, not {window}")
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, not {share}")
         self._window = window
-        self._crowd = max(2.0, share * len(job.nodes))
+        self._crowd = max(fewest, share * len(job.nodes))
         self._members = frozenset(job.nodes)
         self._nodes: dict[str, Lately] = {}
 
@@ -178,7 +179,7 @@ class Onsets:
     ) -> None:
         if settle < 0:
             raise ValueError(f"settle must not be negative, not {settle}")
-        self.fleet = Fleet(job, window=window, share=share)
+        self.fleet = Fleet(job, window=window, share=share, fewest=3)
         self.due: float | None = None
         self._settle = settle
         self._kinds = kinds
