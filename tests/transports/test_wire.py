@@ -191,6 +191,56 @@ def test_codes_are_dense_and_by_first_appearance(messages):
             assert list(message.batch.kinds) == kinds
 
 
+def other_spelling(value):
+    """The same JSON object as another program would write it."""
+    return json.dumps(json.loads(value), sort_keys=True).encode()
+
+
+@laws
+@given(one_job())
+def test_the_spelling_does_not_matter(messages):
+    """What we write is read in a shorter way than what others write, to the same end."""
+    values = encode(messages)
+    ours, theirs = decode(values)[0], decode(map(other_spelling, values))[0]
+    assert [plain(m) for m in ours] == [plain(m) for m in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        if isinstance(one, AlertSlice):
+            assert (one.batch.nodes, one.batch.kinds) == (other.batch.nodes, other.batch.kinds)
+            assert one.batch.node.tolist() == other.batch.node.tolist()
+            assert one.batch.kind.tolist() == other.batch.kind.tolist()
+
+
+class Slow(Decoder):
+    """Takes nothing for known."""
+
+    def _known(self, value):
+        return None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_the_short_way_is_as_strict_as_the_long_one(data):
+    values = encode(SMALL)
+    place = data.draw(st.integers(1, len(values) - 1))
+    bad = bytearray(values[place])
+    for _ in range(data.draw(st.integers(1, 2))):
+        bad[data.draw(st.integers(0, len(bad) - 1))] = data.draw(
+            st.sampled_from(b'"\\\x00\n\x1f\x7f\x80\xc3\xff0123456789.-+eE,:{}[]tn A')
+            | st.integers(0, 255)
+        )
+    values[place] = bytes(bad)
+    told = []
+    for decoder in (Decoder(), Slow()):
+        came = []
+        for value in values:
+            try:
+                came += [plain(message) for message in decoder.decode(value)]
+            except PoisonError as error:
+                came.append(error.args)
+        told.append((came, decoder.counters))
+    assert told[0] == told[1]
+
+
 def test_names_seen_are_not_changed_by_what_comes_later():
     back, _ = decode(encode(SMALL))
     first = back[1].batch

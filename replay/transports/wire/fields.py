@@ -12,6 +12,7 @@ __all__ = [
     "PoisonError",
     "count_of",
     "field_of",
+    "head_of",
     "job_key",
     "json_text",
     "number_of",
@@ -41,6 +42,14 @@ class PoisonError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
+
+
+def head_of(kind: str, run: str, epoch: int, job: str) -> str:
+    """How a record of a job begins as we write it."""
+    return (
+        f'{{"v":{VERSION},"type":"{kind}","run":{json_text(run)},"epoch":{epoch},'
+        f'"job_id":{json_text(job)},'
+    )
 
 
 def schema() -> dict[str, Any]:

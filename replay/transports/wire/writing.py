@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from replay.messages import AlertSlice, JobEnded, JobStarted, Message, Watermark
-from replay.transports.wire.fields import VERSION, json_text
+from replay.transports.wire.fields import head_of, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,11 +54,13 @@ def _event_times(start_time: str) -> Callable[[float], str]:
 class _Written:
     """One job on the writing side."""
 
-    __slots__ = ("alert", "count", "crc", "event_time", "head")
+    __slots__ = ("alert", "count", "crc", "end", "event_time", "start", "tick")
 
     def __init__(self, started: JobStarted) -> None:
-        self.head = f'"run":{json_text(started.run)},"epoch":{started.epoch},"job_id":{json_text(started.job.id)}'
-        self.alert = f'{{"v":{VERSION},"type":"alert",{self.head},"seq":'
+        self.start, self.alert, self.tick, self.end = (
+            head_of(kind, started.run, started.epoch, started.job.id)
+            for kind in ("start", "alert", "tick", "end")
+        )
         self.event_time = _event_times(started.start_time)
         self.count = 0
         self.crc = 0
@@ -113,7 +115,7 @@ class Encoder:
     def _start(self, message: JobStarted) -> bytes:
         job = self._jobs[message.job.id] = _Written(message)
         return (
-            f'{{"v":{VERSION},"type":"start",{job.head},"t":{message.at!r},'
+            f'{job.start}"t":{message.at!r},'
             f'"start_time":{json_text(message.start_time)},"nodes":{json_text(message.job.nodes)},'
             f'"gpu_generation":{json_text(message.job.gpu_generation)}}}'
         ).encode()
@@ -128,7 +130,7 @@ class Encoder:
         nodes, kinds, known = batch.nodes, batch.kinds, self._json
         rows = zip(batch.seq.tolist(), batch.node.tolist(), batch.kind.tolist(), strict=True)
         texts = [
-            f'{head}{seq}{middle}{known[nodes[node]]},"event":{known[kinds[kind]]}'
+            f'{head}"seq":{seq}{middle}{known[nodes[node]]},"event":{known[kinds[kind]]}'
             for seq, node, kind in rows
         ]
         values = [f'{text},"more":true{last}'.encode() for text in texts[:-1]]
@@ -144,8 +146,7 @@ class Encoder:
         job = self._job(message.job)
         at = float(message.at)
         return (
-            f'{{"v":{VERSION},"type":"tick",{job.head},"seq":{job.count},"t":{at!r},'
-            f'"event_time":{job.event_time(at)}}}'
+            f'{job.tick}"seq":{job.count},"t":{at!r},"event_time":{job.event_time(at)}}}'
         ).encode()
 
     def _end(self, message: JobEnded) -> bytes:
@@ -153,7 +154,7 @@ class Encoder:
         del self._jobs[message.job]
         at = float(message.at)
         return (
-            f'{{"v":{VERSION},"type":"end",{job.head},"t":{at!r},'
+            f'{job.end}"t":{at!r},'
             f'"event_time":{job.event_time(at)},"count":{message.count},'
             f'"checksum":"{job.crc:08x}","complete":{json_text(message.complete)}}}'
         ).encode()
