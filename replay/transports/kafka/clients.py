@@ -74,11 +74,16 @@ class Producer(Protocol):
         self,
         topic: str,
         partition: int,
-        key: bytes,
-        values: Sequence[bytes],
+        parcels: Sequence[tuple[bytes, Sequence[bytes]]],
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> Delivery:
         """Hand over records, in order; does not wait.
+
+        Args:
+            topic: Where to.
+            partition: Where there.
+            parcels: Each a key, and the values of records that have it; at least one.
+            headers: What goes with each.
 
         Raises:
             LostError: This producer is of no more use.

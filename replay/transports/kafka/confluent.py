@@ -6,6 +6,7 @@ told to a callback, and only while it is polled.
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -206,17 +207,16 @@ class _Producer:
         self,
         topic: str,
         partition: int,
-        key: bytes,
-        values: Sequence[bytes],
+        parcels: Sequence[tuple[bytes, Sequence[bytes]]],
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> _Delivery:
-        delivery = _Delivery(len(values))
+        delivery = _Delivery(sum(len(values) for _, values in parcels))
         produce, told = self._made.produce, delivery.told
+        if headers:
+            produce = functools.partial(produce, headers=list(headers))
         try:
-            for value in values:
-                if headers:
-                    produce(topic, value, key, partition, told, headers=list(headers))
-                else:
+            for key, values in parcels:
+                for value in values:
                     produce(topic, value, key, partition, told)
         except ck.KafkaException as error:
             raise self._failed(error.args[0]) from error

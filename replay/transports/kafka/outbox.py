@@ -21,7 +21,7 @@ from replay.transports.kafka.partitions import partition_of
 from replay.transports.wire import job_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from replay.transports.kafka.clients import Client, Delivery, Producer
     from replay.transports.kafka.settings import Settings
@@ -105,29 +105,17 @@ class Sending:
 
 
 class _Sent:
-    """Records of one job, sent together and under way."""
+    """Records that go to a partition together: sent, acknowledged and sent again as one."""
 
-    __slots__ = ("at", "delivery", "headers", "job", "key", "mono", "partition", "seq", "values")
+    __slots__ = ("delivery", "headers", "mono", "parcels", "partition", "records", "told")
 
-    def __init__(
-        self,
-        job: str,
-        key: bytes,
-        values: Sequence[bytes],
-        partition: int,
-        headers: Sequence[tuple[str, bytes]],
-        mono: float,
-        seq: int,
-        at: float,
-    ) -> None:
-        self.job = job
-        self.key = key
-        self.values = values
+    def __init__(self, partition: int, headers: Sequence[tuple[str, bytes]], mono: float) -> None:
         self.partition = partition
         self.headers = headers
         self.mono = mono
-        self.seq = seq
-        self.at = at
+        self.parcels: list[tuple[bytes, Sequence[bytes]]] = []  # key, values
+        self.told: list[tuple[str, int, float]] = []  # job, number and time of its last alert
+        self.records = 0
         self.delivery: Delivery | None = None
 
 
@@ -143,11 +131,11 @@ class _Written:
 
     def acked(self, sent: _Sent, offset: int, wall: float) -> None:
         # after a repeat the broker may not say where a record is, or say it wrongly
-        self.end = max(self.end + len(sent.values), offset + len(sent.values))
+        self.end = max(self.end, offset) + sent.records
         if not self.steps or wall - self.steps[-1][1] >= OUTAGE_S:
             self.steps.append((self.end - 1, wall))
-        if sent.seq >= 0:
-            self.jobs[sent.job] = (sent.seq, sent.at)
+        for job, seq, at in sent.told:
+            self.jobs[job] = (seq, at)
 
 
 def ensure_topic(settings: Settings, kafka: Client) -> int:
@@ -241,41 +229,57 @@ class Outbox:
         Raises:
             TransportError: A record was refused, or the broker is away and the policy is to fail.
         """
-        with self._changed:
-            self._put(job, values, headers, last_seq, at, self._mono())
+        self.put_all([(job, values, last_seq, at)], headers)
 
-    def put_all(self, puts: Iterable[tuple[str, Sequence[bytes], int, float]]) -> None:
+    def put_all(
+        self,
+        puts: Iterable[tuple[str, Sequence[bytes], int, float]],
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
         """As :meth:`put` for many: each a job, its records, the number of the last, their time."""
         with self._changed:
             now = self._mono()
-            for job, values, last_seq, at in puts:
-                self._put(job, values, (), last_seq, at, now)
+            packed: dict[int, _Sent] = {}  # partition → what goes there next
+            try:
+                for job, values, last_seq, at in self._in_parts(puts):
+                    count = len(values)
+                    if not self._has_room(count):
+                        self._dispatch(packed)
+                        self._wait_for_room(count)
+                        now = self._mono()
+                    key, partition = self._places.get(job) or self._place(job)
+                    sent = packed.get(partition)
+                    if sent is None or sent.records + count > self._group:
+                        if sent is not None:
+                            self._send(packed.pop(partition))
+                        sent = packed[partition] = _Sent(partition, headers, now)
+                    sent.parcels.append((key, values))
+                    if last_seq >= 0:
+                        sent.told.append((job, last_seq, at))
+                    sent.records += count
+                    self._under_way += count
+                    self._report.sent += count
+            finally:
+                self._dispatch(packed)
 
-    def _put(
-        self,
-        job: str,
-        values: Sequence[bytes],
-        headers: Sequence[tuple[str, bytes]],
-        last_seq: int,
-        at: float,
-        now: float,
-    ) -> None:
-        count = len(values)
-        if count > self._group:
+    def _in_parts(
+        self, puts: Iterable[tuple[str, Sequence[bytes], int, float]]
+    ) -> Iterator[tuple[str, Sequence[bytes], int, float]]:
+        """The same, none larger than what is sent together."""
+        for put in puts:
+            job, values, last_seq, at = put
+            count = len(values)
+            if count <= self._group:
+                yield put
+                continue
             for first in range(0, count, self._group):
                 part = values[first : first + self._group]
                 seq = last_seq if last_seq < 0 else last_seq - count + first + len(part)
-                self._put(job, part, headers, seq, at, now)
-            return
-        if not self._has_room(count):
-            self._wait_for_room(count)
-            now = self._mono()
-        place = self._places.get(job) or self._place(job)
-        sent = _Sent(job, place[0], values, place[1], headers, now, last_seq, at)
-        self._pending.append(sent)
-        self._under_way += count
-        self._report.sent += count
-        self._send(sent)
+                yield job, part, seq, at
+
+    def _dispatch(self, packed: dict[int, _Sent]) -> None:
+        while packed:
+            self._send(packed.popitem()[1])
 
     def flush(self) -> None:
         """Wait until every record is acknowledged; raises as :meth:`put`."""
@@ -297,9 +301,15 @@ class Outbox:
 
     @property
     def report(self) -> Sending:
-        """What has been done so far."""
+        """A copy of what has been done so far, for any thread."""
         with self._changed:
-            return replace(self._report, unacked=self._under_way)
+            return replace(
+                self._report,
+                unacked=self._under_way,
+                partitions=dict(self._report.partitions),
+                outages=[replace(outage) for outage in self._report.outages],
+                losses=list(self._report.losses),
+            )
 
     # ------------------------------------------------------------------ sending
 
@@ -311,12 +321,16 @@ class Outbox:
         return place
 
     def _send(self, sent: _Sent) -> None:
-        """Hand records to the producer, if there is one; else they wait for the next."""
+        self._pending.append(sent)
+        self._hand_over(sent)
+
+    def _hand_over(self, sent: _Sent) -> None:
+        """Give records to the producer, if there is one; else they wait for the next."""
         if self._producer is None:
             return
         try:
             sent.delivery = self._producer.send(
-                self._settings.topic, sent.partition, sent.key, sent.values, sent.headers
+                self._settings.topic, sent.partition, sent.parcels, sent.headers
             )
         except LostError as error:
             self._lose(error)
@@ -400,7 +414,7 @@ class Outbox:
                 self._forgotten(sent.partition, written, offset)
                 written = self._written[sent.partition] = _Written()
         written.acked(sent, offset, wall)
-        records = len(sent.values)
+        records = sent.records
         self._under_way -= records
         self._report.acked += records
         counts = self._report.partitions
@@ -478,11 +492,27 @@ class Outbox:
             if partitions is not None and partitions < self._partitions:
                 self._partitions = partitions
                 self._places.clear()
+                self._repack()
             self._producer = producer
             self._unsure |= self._written.keys()
             for sent in list(self._pending):
-                _, sent.partition = self._place(sent.job)
-                self._send(sent)
+                self._hand_over(sent)
+
+    def _repack(self) -> None:
+        """The topic came back with fewer partitions: see anew what goes where."""
+        again: deque[_Sent] = deque()
+        for old in self._pending:
+            packed: dict[int, _Sent] = {}
+            for key, values in old.parcels:
+                partition = partition_of(key, self._partitions)
+                if partition not in packed:
+                    packed[partition] = _Sent(partition, old.headers, old.mono)
+                packed[partition].parcels.append((key, values))
+                packed[partition].records += len(values)
+            for told in old.told:
+                packed[partition_of(job_key(told[0]), self._partitions)].told.append(told)
+            again.extend(packed.values())
+        self._pending = again
 
     def _ask(self) -> None:
         """In an outage, see whether the broker is there without the topic, or without an ear."""
