@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import signal
+import threading
 import time
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -13,16 +15,18 @@ from replay.cli.output import note
 from replay.errors import ReplayError, TransportError
 from replay.host import JobHost
 from replay.plugins import parse_detectors
-from replay.transports.kafka.worker import Worker
+from replay.transports.kafka.worker import Work, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from multiprocessing.context import SpawnProcess
 
     from replay.transports.kafka.settings import Settings
-    from replay.transports.kafka.worker import OnPoison, Work
+    from replay.transports.kafka.worker import OnPoison
 
 __all__ = ["Order", "together", "worker_of"]
+
+_TELLING_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Order:
         detectors: As on the command line.
         on_poison: See :class:`Worker`.
         idle_exit: See :class:`Worker`.
+        tells: Whether it says once a second how far it is.
     """
 
     source: Settings
@@ -44,6 +49,7 @@ class Order:
     detectors: tuple[str, ...]
     on_poison: OnPoison
     idle_exit: float | None
+    tells: bool = False
 
 
 def worker_of(order: Order, say: Callable[[str], None]) -> Worker:
@@ -60,8 +66,15 @@ def worker_of(order: Order, say: Callable[[str], None]) -> Worker:
     )
 
 
-def together(order: Order, count: int) -> list[Work]:
+def together(
+    order: Order, count: int, told: Callable[[list[Work]], None] = lambda _: None
+) -> list[Work]:
     """Run some workers until all are done; SIGTERM and Ctrl-C end them all, cleanly.
+
+    Args:
+        order: What each is to do.
+        count: How many.
+        told: Hears how far they are, if they tell.
 
     Raises:
         ReplayError: What the first of them that failed raised; the others end cleanly.
@@ -75,13 +88,7 @@ def together(order: Order, count: int) -> list[Work]:
 
     before = [(n, signal.signal(n, stop)) for n in (signal.SIGTERM, signal.SIGINT)]
     try:
-        waiting = {hand.ear: hand for hand in crew}
-        while waiting:
-            for ear in connection.wait(list(waiting)):
-                hand = waiting.pop(cast("connection.Connection", ear))
-                hand.hear()
-                if hand.error is not None:
-                    stop()
+        _hear_out(crew, stop, told)
     finally:
         stop()
         for number, handler in before:
@@ -98,11 +105,27 @@ def together(order: Order, count: int) -> list[Work]:
     return works
 
 
+def _hear_out(
+    crew: list[_Hand], stop: Callable[[], None], told: Callable[[list[Work]], None]
+) -> None:
+    """Listen until each has had its last word; when one fails, the others are to stop."""
+    waiting = {hand.ear: hand for hand in crew}
+    while waiting:
+        for ear in connection.wait(list(waiting)):
+            hand = waiting[cast("connection.Connection", ear)]
+            if not hand.hear():
+                del waiting[hand.ear]
+            if hand.error is not None:
+                stop()
+        told([hand.so_far for hand in crew])
+
+
 class _Hand:
     """A worker's process, seen from the one that started it."""
 
     def __init__(self, order: Order, number: int) -> None:
         context = multiprocessing.get_context("spawn")
+        self.so_far = Work()
         self.work: Work | None = None
         self.error: ReplayError | None = None
         self.ear, mouth = context.Pipe(duplex=False)
@@ -117,18 +140,23 @@ class _Hand:
         if self._process.is_alive():
             self._process.terminate()
 
-    def hear(self) -> None:
-        """Take its last word: what it did, why it failed, or nothing when it was killed."""
+    def hear(self) -> bool:
+        """Take its next word: how far it is, what it did, or why it failed; whether more will come.
+
+        One that was killed says nothing.
+        """
         try:
             word = self.ear.recv()
         except EOFError:
-            word = None
+            self._process.join()
+            self.ear.close()
+            return False
         if isinstance(word, ReplayError):
             self.error = word
         else:
-            self.work = word
-        self._process.join()
-        self.ear.close()
+            self.so_far, is_last = word
+            self.work = self.so_far if is_last else None
+        return True
 
 
 def _work(order: Order, number: int, mouth: connection.Connection) -> None:
@@ -148,6 +176,26 @@ def _work(order: Order, number: int, mouth: connection.Connection) -> None:
         worker = worker_of(order, lambda text: note(f"worker {number}: {text}"))
         if stopped:
             worker.stop()
-        mouth.send(worker.run())
+        with _telling(worker, mouth) if order.tells else contextlib.nullcontext():
+            work = worker.run()
+        mouth.send((work, True))
     except ReplayError as error:
         mouth.send(error)
+
+
+@contextlib.contextmanager
+def _telling(worker: Worker, mouth: connection.Connection) -> Iterator[None]:
+    """Say how far it is, once a second, while the block runs."""
+    over = threading.Event()
+
+    def tell() -> None:
+        while not over.wait(_TELLING_S):
+            mouth.send((worker.standing, False))
+
+    thread = threading.Thread(target=tell, name="telling", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from replay.cli.brokers import kafka_options, settings_of
 from replay.cli.output import note, print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from replay.cli.crew import Order
     from replay.transports.kafka.worker import Work
@@ -51,6 +52,9 @@ __all__ = ["detect"]
     show_default=True,
     help="A record that makes no sense is kept in TOPIC.dlq, left alone, or ends the worker.",
 )
+@click.option(
+    "--metrics", metavar="[HOST]:PORT", help="Show to a Prometheus how far the workers are."
+)
 @click.option("--json", "as_json", is_flag=True, help="What was done, as one JSON document.")
 @kafka_options
 @click.pass_context
@@ -76,18 +80,52 @@ def detect(ctx: click.Context, /, **options: Any) -> None:
         tuple(options["detector"]),
         options["on_poison"],
         seconds(options["idle_exit"]) if options["idle_exit"] else None,
+        tells=bool(options["metrics"]),
     )
-    works = _alone(order) if options["workers"] == 1 else together(order, options["workers"])
+    with _measured(options["metrics"]) as gauge:
+        if options["workers"] == 1:
+            works = _alone(order, gauge)
+        else:
+            works = together(order, options["workers"], gauge.told)
     _show(works, as_json=options["as_json"])
     if any(work.failures for work in works):
         ctx.exit(6)
 
 
-def _alone(order: Order) -> list[Work]:
+class _Gauge:
+    """How far the workers are, for whoever scrapes."""
+
+    def __init__(self) -> None:
+        self.ask: Callable[[], Sequence[Work]] = lambda: ()
+
+    def told(self, works: Sequence[Work]) -> None:
+        """Workers of other processes have told."""
+        self.ask = lambda: works
+
+
+@contextlib.contextmanager
+def _measured(address: str | None) -> Iterator[_Gauge]:
+    """Show metrics while the block runs, if that is asked for."""
+    gauge = _Gauge()
+    if not address:
+        yield gauge
+        return
+    from replay.cli.figures import of_workers
+    from replay.cli.serving import served
+    from replay.metrics import Metrics
+
+    metrics = Metrics()
+    metrics.watch(figures=lambda: of_workers(gauge.ask()))
+    with served(address, metrics):
+        yield gauge
+
+
+def _alone(order: Order, gauge: _Gauge) -> list[Work]:
     """One worker, in this process."""
     from replay.cli.crew import worker_of
 
     worker = worker_of(order, note)
+    gauge.ask = lambda: [worker.standing]
     before = [
         (number, signal.signal(number, lambda *_: worker.stop()))
         for number in (signal.SIGTERM, signal.SIGINT)

@@ -14,21 +14,27 @@ import click
 from click.core import ParameterSource
 
 from replay.cli.brokers import kafka_options, settings_of
+from replay.cli.judging import options as with_options
 from replay.cli.output import note, print_json, print_line
+from replay.cli.serving import METRICS_OPTIONS, METRICS_WORDS, service
 from replay.errors import TransportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from replay.cli.serving import Service
     from replay.config import RunConfig
     from replay.engine import Played, Player
     from replay.plugins import DetectorSpec
+    from replay.timeline import Timeline
     from replay.traces import Trace
     from replay.transports.kafka.outbox import Sending
+    from replay.transports.kafka.sink import KafkaSink
 
 __all__ = ["publish"]
 
 _OWN = {
+    *METRICS_WORDS,
     "as_json",
     "kafka_client",
     "kafka_config",
@@ -74,6 +80,7 @@ _OWN = {
 @click.option("--when-late", type=click.Choice(["catch-up", "slip", "fail"]))
 @click.option("--json", "as_json", is_flag=True, help="How it went, as one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@with_options(METRICS_OPTIONS)
 @kafka_options
 @click.pass_context
 def publish(ctx: click.Context, /, **options: Any) -> None:
@@ -109,7 +116,6 @@ def publish(ctx: click.Context, /, **options: Any) -> None:
         seed=config.seed,
     )
     run_id = options["run_id"] or uuid.uuid4().hex[:12]
-    sink = KafkaSink(settings, on_loss=options["on_broker_loss"], note=note)
     when_late = "slip" if options["on_broker_loss"] == "pause" else config.when_late
     playback = Playback(
         speed=speed,
@@ -120,20 +126,35 @@ def publish(ctx: click.Context, /, **options: Any) -> None:
         max_gap_s=config.max_gap if config.max_gap != float("inf") else None,
         when_late=when_late,
     )
-    player = Player(timeline, sink.publish, playback, run=run_id)
     note(f"{trace.source}: {len(chosen)} jobs, {len(timeline)} alerts, as run {run_id}")
-    try:
-        with _stoppable(player), sink, _watched(chosen, player, quiet=options["quiet"]):
-            played = player.play()
-    except TransportError:
-        for line in _sentences(sink.report):
-            note(line)
-        raise
+    with service(options) as served:
+        sink = KafkaSink(settings, on_loss=options["on_broker_loss"], note=note)
+        observer = None if served is None else served.metrics
+        player = Player(timeline, sink.publish, playback, run=run_id, observer=observer)
+        if served is not None:
+            _measure(served, timeline, player, sink)
+        try:
+            with _stoppable(player), sink, _watched(chosen, player, quiet=options["quiet"]):
+                played = player.play()
+        except TransportError:
+            for line in _sentences(sink.report):
+                note(line)
+            raise
     _show(played, sink.report, run_id, as_json=options["as_json"])
     if sink.report.losses:
         ctx.exit(5)
     if not played.complete:
         ctx.exit(130)
+
+
+def _measure(served: Service, timeline: Timeline, player: Player, sink: KafkaSink) -> None:
+    """Show how the replay and the broker do."""
+    from replay.cli.figures import of_publisher
+    from replay.metrics import pairs_ahead
+
+    if served.metrics.series.looks_ahead:
+        served.metrics.series.ahead = pairs_ahead(timeline)
+    served.metrics.watch(player=player, figures=lambda: of_publisher(sink.report))
 
 
 def _config(ctx: click.Context, options: dict[str, Any]) -> RunConfig:

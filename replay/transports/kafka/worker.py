@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from replay.errors import TransportError
@@ -77,6 +77,7 @@ class Work:
         partitions: Partitions owned.
         lag: Records of these partitions that are not read yet.
         committed_lag: Records that a new owner would have to read.
+        unacked: Verdicts under way.
         rebalances: How often partitions came or went.
     """
 
@@ -92,6 +93,7 @@ class Work:
     partitions: int = 0
     lag: int = 0
     committed_lag: int = 0
+    unacked: int = 0
     rebalances: int = 0
 
 
@@ -189,6 +191,16 @@ class Worker:
             time.sleep(_TOPIC_S)
         self._outbox = Outbox(target, note=note)
         self._consumer = kafka.member(source, group, self)
+
+    @property
+    def standing(self) -> Work:
+        """A copy of what was done so far, for any thread."""
+        return replace(
+            self.work,
+            counters=replace(self.work.counters),
+            dead_letters=self.work.dead_letters.copy(),
+            failures=self.work.failures.copy(),
+        )
 
     def stop(self) -> None:
         """Finish what is in hand, commit, and leave the group; from any thread or a signal."""
@@ -371,6 +383,7 @@ class Worker:
                 lag += max(end - share.next, 0)
                 committed_lag += max(end - share.committed, 0)
         self.work.lag, self.work.committed_lag = lag, committed_lag
+        self.work.unacked = self._outbox.report.unacked
         self.work.partitions = len(self._shares)
         self.work.open_jobs = sum(len(share.jobs) for share in self._shares.values())
 
