@@ -58,12 +58,12 @@ def publish(source, messages, victim, deaths):
 @pytest.fixture(scope="module")
 def outcomes(apache):
     with ThreadPoolExecutor(AT_ONCE) as hands:
-        return list(hands.map(lambda number: one_run(apache.address, number), range(RUNS)))
+        return [hands.submit(one_run, apache.address, number) for number in range(RUNS)]
 
 
 @pytest.mark.parametrize("number", range(RUNS))
 def test_a_killed_worker_changes_nothing(outcomes, number):
-    collected, verdicts, expected = outcomes[number]
+    collected, verdicts, expected = outcomes[number].result()
     assert verdicts == expected
     assert collected.complete
     assert collected.conflicts == 0
@@ -71,4 +71,4 @@ def test_a_killed_worker_changes_nothing(outcomes, number):
 
 def test_something_was_said_twice(outcomes):
     """Else no worker died while it had something in hand, and nothing was shown."""
-    assert sum(collected.duplicates for collected, _, _ in outcomes) > 0
+    assert sum(outcome.result()[0].duplicates for outcome in outcomes) > 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 
 import pytest
 from kafka_brokers import ROOT, Tansu, free_port
@@ -96,7 +98,7 @@ def test_a_whole_set_through_a_broker_says_the_same(apache, topic):
     alone = run(trace, DETECTORS)
     through = run(trace, DETECTORS, via=f"kafka://{apache.address}/{topic}?wait=60")
     assert through.played.alerts == alone.played.alerts > 290_000
-    assert len(alone.log) > 1000
+    assert len(alone.log) > 200
     assert through.log.table.equals(alone.log.table)
     assert through.score.json() == alone.score.json()
     assert through.carried["acked"] == through.carried["sent"] > through.played.alerts
@@ -131,27 +133,80 @@ def test_a_run_through_a_broker_that_forgets_fails(tmp_path, topic, capsys):
     assert "The broker forgot" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_worker_ends_cleanly_when_told_to(apache, topic):
+@pytest.mark.parametrize("count", [1, 2])
+def test_workers_show_how_far_they_are_and_end_cleanly(apache, topic, count):
     alerts, verdicts = (f"kafka://{apache.address}/{topic}-{part}" for part in "av")
     assert run_verb(["publish", SAMPLE, "Job1", "--to", alerts, "--quiet"]) == 0
     words = ["detect", "--from", alerts, "--to", verdicts, "--group", topic, "--json"]
+    words += ["--workers", str(count), "--metrics", ":0"]
+    settled = {
+        "kafka_judged_jobs_total": 1,
+        "kafka_partitions": 4,
+        'kafka_lag_records{position="processed"}': 0,
+        'kafka_lag_records{position="committed"}': 0,
+    }
     process = subprocess.Popen(
         [sys.executable, "-m", "replay", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    score = ["score", "--trace", SAMPLE, "--jobs", "Job1", "--idle-exit", "30s"]
     try:
-        wait_for(lambda: run_verb([*score, "--from", verdicts]) != 5)
+        address = address_of(process)
+        wait_for(lambda: scraped(address).items() >= settled.items())
+        figures = scraped(address)
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == 0
-    (work,) = json.loads(out)["workers"]
-    assert (work["jobs"], work["open_jobs"], work["failures"]) == (1, 0, [])
+    works = json.loads(out)["workers"]
+    assert len(works) == count
+    assert sum(work["jobs"] for work in works) == 1
+    assert sum(work["open_jobs"] for work in works) == 0
+    assert not any(work["failures"] for work in works)
+    assert 0 < figures["kafka_read_records_total"] <= sum(work["records"] for work in works)
+    for name in ("gaps", "duplicates", "reorders", "corrupt_jobs"):
+        assert figures[f"kafka_{name}_total"] == 0
+    assert run_verb(["score", "--trace", SAMPLE, "--jobs", "Job1", "--from", verdicts]) == 0
+
+
+def address_of(process):
+    """Where a process shows metrics, as it says itself."""
+    found = (re.search(r"http://\S+/metrics", line) for line in process.stderr)
+    return next(match[0] for match in found if match)
+
+
+def scraped(address):
+    """What is shown there: name with its labels → value."""
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if line.startswith("alert_replay_kafka_"))
+    return {name.removeprefix("alert_replay_"): float(value) for name, value in pairs}
+
+
+def test_a_publisher_shows_how_the_broker_does(tansu, topic):
+    to = f"kafka://{tansu.address}/{topic}"
+    words = ["publish", SAMPLE, "Job1", "--to", to, "--metrics", ":0", "--speed", "300"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "replay", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        address = address_of(process)
+        wait_for(lambda: scraped(address).get("kafka_acked_records_total", 0) > 10)
+        figures = scraped(address)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    assert figures["kafka_sent_records_total"] >= figures["kafka_acked_records_total"]
+    assert figures["kafka_forgotten_records_total"] == 0
+    assert "kafka_unacked_records" in figures
 
 
 def test_a_crashed_detector_is_exit_code_6(apache, topic, tmp_path, capsys):

@@ -33,6 +33,7 @@ class Broker:
         self.port = free_port()
         self.advertised = advertised or self.port
         self.process: subprocess.Popen[bytes] | None = None
+        self.guard: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
@@ -63,6 +64,9 @@ class Broker:
             self.process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, cwd=self.folder, start_new_session=True
             )
+        # it hears when we end, however we end, and ends the broker
+        watch = ["sh", "-c", 'read -r line; kill -9 "$1"', "sh", str(self.process.pid)]
+        self.guard = subprocess.Popen(watch, stdin=subprocess.PIPE, start_new_session=True)
         deadline = time.monotonic() + 120
         while True:
             try:
@@ -90,6 +94,10 @@ class Broker:
 
     def kill(self) -> None:
         """End it without warning."""
+        if self.guard is not None:
+            self.guard.kill()
+            self.guard.communicate()
+            self.guard = None
         if self.process is not None:
             self.process.kill()
             self.process.wait()
