@@ -59,6 +59,9 @@ _HEAD = (
     b"# HELP llm_alert_events_total Alerts of a job so far, by node and kind.\n"
     b"# TYPE llm_alert_events_total counter\n"
 )
+_PATIENCE = 2
+"""How many answers may have got lost one after the other."""
+
 _LENGTHS = range(10, 34, 2)
 """Binary digits of nanoseconds at which the buckets of costs end: 1 us to 4 s."""
 
@@ -98,6 +101,7 @@ class _JobSeries:
         "places",
         "prefixes",
         "stale",
+        "zeros",
     )
 
     def __init__(self, job: str) -> None:
@@ -108,7 +112,8 @@ class _JobSeries:
         self.named: dict[tuple[str, str], int] = {}
         self.places: dict[tuple[int, int], int] = {}
         self.stale: set[int] = set()  # whose line is not what was counted
-        self.fresh: set[int] = set()  # which show 0 once more
+        self.fresh: set[int] = set()  # which are to show 0 first
+        self.zeros: set[int] = set()  # which have shown it, but perhaps to nobody
         self.ended = False
 
     def place(self, node: str, kind: str) -> int:
@@ -122,12 +127,17 @@ class _JobSeries:
             self.lines.append(self.prefixes[-1] + b"0\n")
         return place
 
-    def refresh(self) -> None:
+    def refresh(self, *, arrived: bool) -> None:
         """Write anew the lines that changed."""
+        if arrived:
+            self.stale |= self.zeros
+            self.zeros = self.fresh
+        else:
+            self.zeros |= self.fresh
+        self.fresh = set()
         for place in self.stale:
             self.lines[place] = b"%b%d\n" % (self.prefixes[place], self.counts[place])
-        self.stale = self.fresh
-        self.fresh = set()
+        self.stale = set()
 
 
 class Series:
@@ -138,7 +148,7 @@ class Series:
 
     Args:
         zero: What a counter shows before its first alert. ``none``: it is not there. ``two-step``:
-            it shows 0 the first time it is shown, and the count from then on. ``cross``: it is
+            it shows 0 until that has been read once, and the count from then on. ``cross``: it is
             there from the job's start, for all its nodes and ``kinds``. ``seen``: it is there from
             the start for all pairs that will alert, which looks ahead.
         kinds: The kinds that ``cross`` begins with.
@@ -174,8 +184,12 @@ class Series:
         self._jobs: dict[str, _JobSeries] = {}
         self._lock = threading.Lock()
         self._told = False
+        self._reader: object = None
+        self._unsure = 0
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
+        """How many lines there are."""
         with self._lock:
             return sum(len(job.lines) for job in self._jobs.values())
 
@@ -194,12 +208,24 @@ class Series:
             elif isinstance(message, JobEnded) and message.job in self._jobs:
                 self._jobs[message.job].ended = True
 
-    def render(self) -> bytes:
-        """All lines as they are now, and the next step of those that have two."""
+    def render(self, reader: object = None) -> bytes:
+        """All lines as they are now, and the next step of those that have two.
+
+        Args:
+            reader: The connection that is answered. One that asks again has got the answer before:
+                only then do counters that showed 0 go on. A reader that comes anew each time is
+                believed the third time.
+        """
         with self._lock:
+            known = self._reader in {None, reader}
+            self._unsure = 0 if known else self._unsure + 1
+            arrived = self._unsure in {0, _PATIENCE}
+            if arrived:
+                self._unsure = 0
+            self._reader = reader
             parts = [_HEAD]
             for name, job in list(self._jobs.items()):
-                job.refresh()
+                job.refresh(arrived=arrived)
                 parts += job.lines
                 if job.ended:
                     del self._jobs[name]
@@ -227,7 +253,7 @@ class Series:
                 place = self._add(job, batch.nodes[pair[0]], batch.kinds[pair[1]])
                 places[pair] = place
             counts[place] += 1
-            if place not in job.fresh:
+            if place not in job.fresh and place not in job.zeros:
                 stale.add(place)
 
     def _add(self, job: _JobSeries, node: str, kind: str) -> int:
@@ -282,7 +308,7 @@ class Metrics(Observer):
     """
 
     def __init__(self, series: Series | None = None) -> None:
-        self.series = series or Series()
+        self.series = Series() if series is None else series
         self._lock = threading.Lock()
         self._alerts: Counter[str] = Counter()
         self._verdicts: Counter[tuple[str, str]] = Counter()
@@ -315,16 +341,19 @@ class Metrics(Observer):
                 the scores only.
             figures: Anything else.
         """
-        self._player = player or self._player
-        self._tally = tally or self._tally
-        self._transit = transit or self._transit
-        self._standing = standing or self._standing
-        if figures is not None:
-            self._more.append(figures)
+        self._player = self._player if player is None else player
+        self._tally = self._tally if tally is None else tally
+        self._transit = self._transit if transit is None else transit
+        self._standing = self._standing if standing is None else standing
+        self._more += [] if figures is None else [figures]
 
-    def render(self) -> bytes:
-        """``/metrics``: nothing in it depends on the truth."""
-        return self.series.render() + generate_latest(self._registry)
+    def render(self, reader: object = None) -> bytes:
+        """``/metrics``: nothing in it depends on the truth.
+
+        Args:
+            reader: As of :meth:`Series.render`.
+        """
+        return self.series.render(reader) + generate_latest(self._registry)
 
     def render_score(self) -> bytes:
         """``/metrics/score``: what the verdicts so far are worth."""

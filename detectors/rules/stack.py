@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from detectors.rules.documents import read_text
-from detectors.rules.durations import format_duration, parse_duration
+from detectors.rules.durations import format_duration
 from detectors.rules.files import parse_rules
+from detectors.rules.program import milliseconds
 from detectors.rules.rescale import rescale
 from replay.errors import UsageError
 
@@ -72,10 +73,10 @@ def write_stack(
         UsageError: The speed does not fit, or the folder cannot be written.
     """
     factor = Fraction(speed)
-    done = rescale(read_text(file), factor, file, parse_duration(scrape))
+    done = rescale(read_text(file), factor, file, milliseconds(scrape))
 
     def scaled(text: str) -> str:
-        return format_duration(max(1, round(parse_duration(text) / factor)))
+        return format_duration(max(1, round(milliseconds(text) / factor)))
 
     files = {
         "rules.yml": done.text,
@@ -102,8 +103,8 @@ def write_stack(
     return Stack(
         parse_rules(done.text, file).alerts,
         tuple(commands),
-        parse_duration(scaled(interval)) / 1000,
-        parse_duration(waits["group_wait"]) / 1000 if alertmanager else 0.0,
+        milliseconds(scaled(interval)) / 1000,
+        milliseconds(waits["group_wait"]) / 1000 if alertmanager else 0.0,
         done.warnings,
     )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replay.live import LiveRules
     from replay.metrics import Metrics
     from replay.runner import Replay
-    from replay.web import Notice, Server
+    from replay.web import Notice, Request, Route, Server
 
 __all__ = [
     "LIVE_OPTIONS",
@@ -247,13 +247,13 @@ def served(address: str, metrics: Metrics, live: Inbox | None = None) -> Iterato
     from replay.metrics import CONTENT_TYPE
     from replay.web import Answer, Server, of_alerts, of_webhook, parse_address
 
-    def shown() -> Answer:
+    def shown(request: Request) -> Answer:
         if live is not None:
             live.scraped()
-        return Answer(metrics.render(), CONTENT_TYPE)
+        return Answer(metrics.render(request.caller), CONTENT_TYPE)
 
-    routes: dict[tuple[str, str], Callable[[bytes], Answer]] = {
-        ("GET", "/metrics"): lambda _: shown(),
+    routes: dict[tuple[str, str], Route] = {
+        ("GET", "/metrics"): shown,
         ("GET", "/metrics/score"): lambda _: Answer(metrics.render_score(), CONTENT_TYPE),
         ("GET", "/healthz"): lambda _: Answer(b"ok\n"),
     }
@@ -269,12 +269,12 @@ def served(address: str, metrics: Metrics, live: Inbox | None = None) -> Iterato
         yield server
 
 
-def _taking(live: Inbox, read: Callable[[bytes], list[Notice]]) -> Callable[[bytes], Any]:
+def _taking(live: Inbox, read: Callable[[bytes], list[Notice]]) -> Route:
     from replay.web import Answer, BadNotices
 
-    def take(body: bytes) -> Answer:
+    def take(request: Request) -> Answer:
         try:
-            live.take(read(body))
+            live.take(read(request.body))
         except BadNotices as bad:
             return Answer(f"{bad.what}\n".encode(), status=400)
         return Answer(b"{}\n", "application/json")

@@ -120,7 +120,7 @@ def _notice(item: Any) -> Notice:
     status = item.get("status", "")
     if isinstance(status, dict):  # as the Alertmanager's own API gives it
         status = ""
-    if status not in {"", "firing", "resolved"}:
+    if status not in ("", "firing", "resolved"):
         raise BadNotices("status is neither firing nor resolved")
     words: Iterable[str] = (annotations[name] for name in _WORDS if annotations.get(name))
     return Notice(

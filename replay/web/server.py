@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import itertools
 import socket
 import socketserver
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -15,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 from replay.errors import TransportError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
 
-__all__ = ["MOST_BYTES", "Answer", "Server", "parse_address"]
+__all__ = ["MOST_BYTES", "Answer", "Request", "Route", "Server", "parse_address"]
 
 MOST_BYTES = 4_194_304
 """Longest body that is read."""
@@ -27,6 +29,23 @@ _PATIENCE = 30.0
 """Wall seconds for which a connection may say nothing."""
 
 _LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks.
+
+    Attributes:
+        body: What was sent along.
+        caller: Number of the connection.
+    """
+
+    body: bytes = b""
+    caller: int = 0
+
+
+Route = Callable[[Request], "Answer"]
+"""What answers the requests for one path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +86,7 @@ class Server:
 
     Args:
         address: Host and port; port 0 takes a free one.
-        routes: Method and path → what answers; it is given the body.
+        routes: Method and path → what answers.
 
     Attributes:
         host: Where it listens.
@@ -87,7 +106,7 @@ class Server:
     def __init__(
         self,
         address: tuple[str, int],
-        routes: Mapping[tuple[str, str], Callable[[bytes], Answer]],
+        routes: Mapping[tuple[str, str], Route],
     ) -> None:
         self.host = address[0]
         try:
@@ -157,11 +176,12 @@ class _Inner(socketserver.ThreadingTCPServer):
     def __init__(
         self,
         address: tuple[str, int],
-        routes: dict[tuple[str, str], Callable[[bytes], Answer]],
+        routes: dict[tuple[str, str], Route],
     ) -> None:
         self.routes = routes
         self.loopback = _is_loopback(address[0])
         self.open: set[socket.socket] = set()
+        self.callers = itertools.count(1)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
@@ -195,6 +215,11 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "alert-replay"
     sys_version = ""
     server: _Inner
+
+    def setup(self) -> None:
+        """Number the connection."""
+        self._caller = next(self.server.callers)
+        super().setup()
 
     def do_GET(self) -> None:
         """Answer."""
@@ -232,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at {path[:200]}")
         body = self._body() if method == "POST" else b""
         try:
-            return route(body)
+            return route(Request(body, self._caller))
         except Exception as error:
             raise _Refusal(
                 HTTPStatus.INTERNAL_SERVER_ERROR, f"failed: {type(error).__name__}"
