@@ -39,7 +39,7 @@ from replay.transports.memory import Channel
 from replay.transports.wire import Encoder, job_key
 
 pytestmark = [pytest.mark.bench, pytest.mark.kafka]
-ROUNDS = 3
+ROUNDS = 5
 LINGER = 0.05
 CLIENTS = ("kafka-python", "confluent")
 _numbers = itertools.count()
@@ -86,9 +86,9 @@ def cpu(work):
 
 
 def in_turns(*works):
-    """The best of some rounds for each, taken in turns."""
+    """The median of some rounds for each, taken in turns."""
     rounds = [[work() for work in works] for _ in range(ROUNDS)]
-    return [min(column) for column in zip(*rounds, strict=True)]
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
 
 
 # ------------------------------------------------------------------ writing
