@@ -10,9 +10,12 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import os
 import statistics
 import threading
 import time
+from collections import defaultdict
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -282,28 +285,34 @@ def test_the_default_client_is_not_hopeless(benchmark, table, apache, sent):
 # ------------------------------------------------------------------ all of it
 
 
+def is_timed(message):
+    return isinstance(message, AlertSlice) and message.scheduled_wall is not None
+
+
 def through(relay, timeline, specs, playback):
-    """A replay through a topic into detectors; verdicts, how it played, and latencies."""
-    verdicts, latencies = [], []
+    """A replay through a topic into detectors; verdicts, how it played, errors and latencies."""
+    verdicts, errors, latencies = [], [], []
     host = Host(specs)
 
     def consume():
         with relay.source as source:
             while (messages := source.poll(60.0)) is not None:
                 now = time.time()
-                latencies.extend(
-                    now - message.published_wall
-                    for message in messages
-                    if isinstance(message, AlertSlice) and message.published_wall is not None
-                )
+                latencies.extend(now - m.published_wall for m in messages if is_timed(m))
                 verdicts.extend(host.feed(messages))
 
     consumer = threading.Thread(target=consume)
     consumer.start()
     with relay.sink as sink:
-        played = Player(timeline, sink.publish, playback, run="r1").play()
+
+        def publish(messages):
+            now = time.time()
+            errors.extend(now - m.scheduled_wall for m in messages if is_timed(m))
+            sink.publish(messages)
+
+        played = Player(timeline, publish, playback, run="r1").play()
     consumer.join()
-    return verdicts, played, latencies
+    return verdicts, played, errors, latencies
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -317,7 +326,7 @@ def test_the_whole_set_at_maximum_speed(benchmark, table, apache, name):
     memory = time.perf_counter() - began
     relay = Relay(fresh(apache, name), "r1")
     began = time.perf_counter()
-    verdicts, played, _ = benchmark.pedantic(
+    verdicts, played, _, _ = benchmark.pedantic(
         lambda: through(relay, timeline, specs, Playback()), rounds=1
     )
     took = time.perf_counter() - began
@@ -339,10 +348,10 @@ def test_the_pace_at_ten_times(benchmark, table, apache, name):
     timeline = Timeline.build(trace.select(trace.job_ids[:8]))
     playback = Playback(speed=10.0, duration_s=60.0)
     channel = Channel("bench")
-    _, memory, near = through(channel, timeline, (), playback)
+    _, _, exact, near = through(channel, timeline, (), playback)
     relay = Relay(fresh(apache, name).but(linger=0.005), "r1")
-    _, played, far = benchmark.pedantic(lambda: through(relay, timeline, (), playback), rounds=1)
-    ours, reference = played.lateness.quantile(0.5), memory.lateness.quantile(0.5)
+    _, _, errors, far = benchmark.pedantic(lambda: through(relay, timeline, (), playback), rounds=1)
+    ours, reference = statistics.median(errors), statistics.median(exact)
     table(
         f"K6 {name}",
         f"median publish error at 10x ({1e6 * ours:.0f} us)",
@@ -363,16 +372,37 @@ def test_the_pace_at_ten_times(benchmark, table, apache, name):
     )
 
 
+def cpu_of(pid):
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def balanced(jobs, each, partitions=4):
+    """As many jobs of each partition: how names fall is not what is measured."""
+    places = defaultdict(list)
+    for name in jobs:
+        places[partition_of(job_key(name), partitions)].append(name)
+    return {name: jobs[name] for names in places.values() for name in names[:each]}
+
+
 def test_two_workers(benchmark, table, apache):
-    """A load that detectors bound; wants two free cores."""
-    specs = (DetectorSpec.of(Quiet, work=8000),)
-    took = {}
+    """A load that detectors bound. The wall clock wants two free cores.
+
+    On a machine that does other things the CPU time of the busiest worker says what it would be.
+    """
+    specs = (DetectorSpec.of(Quiet, work=20_000),)
+    took, busiest = {}, {}
     for count in (1, 2):
         source = fresh(apache, "confluent", partitions=4, session=2.0)
         target = source.on(f"{source.topic}-verdicts")
         Outbox(target).close()
-        jobs = jobs_of(16, 600)
-        with victims(count, source, target, source.topic, specs), KafkaSink(source) as sink:
+        jobs = balanced(jobs_of(40, 600), 4)
+        with (
+            victims(count, source, target, source.topic, specs) as workers,
+            KafkaSink(source) as sink,
+        ):
+            before = [cpu_of(worker.pid) for worker in workers]
             began = time.perf_counter()
             sink.publish(interleaved(jobs))
 
@@ -381,7 +411,12 @@ def test_two_workers(benchmark, table, apache):
 
             found = wait() if count == 1 else benchmark.pedantic(wait, rounds=1)
             took[count] = time.perf_counter() - began
+            after = [cpu_of(worker.pid) for worker in workers]
+            busiest[count] = max(b - a for a, b in zip(before, after, strict=True))
         assert found.complete
     ratio = took[1] / took[2]
     assert client(source).name == "confluent"
-    table("K8", "two workers", "one", ">= 1.6", f"{ratio:.2f}", ratio >= 1.6)
+    table("K8", f"two workers ({took[2]:.1f} s)", "one", ">= 1.6", f"{ratio:.2f}", ratio >= 1.6)
+    ratio = busiest[1] / busiest[2]
+    what = f"CPU time of the busiest of two ({busiest[2]:.1f} s)"
+    table("K9", what, "of one alone", ">= 1.6", f"{ratio:.2f}", ratio >= 1.6)
