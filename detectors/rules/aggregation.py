@@ -5,7 +5,8 @@ Formulas follow Prometheus's ``promql/engine.go``, of 2.42 for the dialect ``pro
 
 from __future__ import annotations
 
-from itertools import pairwise
+from functools import cached_property
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from detectors.rules.labels import NAME, Labels, keep, make, without
 from detectors.rules.series import Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,7 +38,6 @@ class Groups:
 
     Attributes:
         labels: The label set of each group.
-        members: The numbers of its series, ascending.
         of: int64[n]: the number of each series' group.
     """
 
@@ -50,18 +50,35 @@ class Groups:
     ) -> None:
         names = {*grouping, NAME} if leave_out else set(grouping)
         found: dict[Labels, int] = {}
-        self.labels: list[Labels] = []
-        self.members: list[list[int]] = []
-        of = []
-        for row, labels in enumerate(series):
-            key = without(labels, names) if leave_out else keep(labels, names)
-            number = found.setdefault(key, len(found))
-            if number == len(self.labels):
-                self.labels.append(key)
-                self.members.append([])
-            self.members[number].append(row)
-            of.append(number)
+        of = [
+            found.setdefault(key, len(found)) for key in _keys(series, names, leave_out=leave_out)
+        ]
+        self.labels = list(found)
         self.of = np.array(of, np.int64)
+
+    @cached_property
+    def members(self) -> list[NDArray[np.int64]]:
+        """The numbers of each group's series, ascending."""
+        order = np.argsort(self.of, kind="stable")
+        begins = np.searchsorted(self.of[order], np.arange(len(self.labels)))
+        return np.split(order, begins)[1:]
+
+
+def _keys(series: Sequence[Labels], names: set[str], *, leave_out: bool) -> Iterable[Labels]:
+    """What is left of each label set; column by column where all have the same labels."""
+    columns = list(zip(*series, strict=False))
+    if columns and all(len(labels) == len(columns) for labels in series):
+        layout = [{name for name, _ in column} for column in columns]
+        if all(len(here) == 1 for here in layout):
+            kept = [
+                column
+                for column, (name,) in zip(columns, layout, strict=True)
+                if (name in names) != leave_out
+            ]
+            return zip(*kept, strict=True) if kept else repeat((), len(series))
+    if leave_out:
+        return (without(labels, names) for labels in series)
+    return (keep(labels, names) for labels in series)
 
 
 def _stacked(vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], Floats]) -> Floats:
@@ -243,7 +260,7 @@ def pick(op: str, vector: Vector, groups: Groups, k: Floats, *, old: bool) -> Ve
     kept = np.zeros(vector.present.shape, bool)
     ranks = np.zeros(vector.present.shape, np.int64)
     for number, members in enumerate(groups.members):
-        rows = np.array(members)
+        rows = members
         values, here = vector.values[rows], vector.present[rows]
         if op == "limitk":
             order_key = np.zeros(values.shape)

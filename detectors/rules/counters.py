@@ -99,7 +99,8 @@ class Census:
             place[number] = names.setdefault(name, len(names))
         self._row = place[which.reshape(-1)]
         self._at = history.at
-        self._labels = [series_labels(history.job, node, kind) for node, kind in names]
+        self._job = history.job
+        self._names = list(names)
         self._shown = np.full(len(names), np.iinfo(np.int64).min)
         if zero != "seen" and len(unique):
             shown = np.array([_scrape_at(at, scrape) for at in history.at[first].tolist()])
@@ -126,8 +127,27 @@ class Census:
         shown = self._shown[there]
         if self._two_step:
             values[grid == shown[:, None]] = 0.0
-        labels = [self._labels[number] for number in there]
-        return Block.growing(labels, grid, values, np.searchsorted(grid, shown))
+        names = [self._names[number] for number in there.tolist()]
+        block = Block.growing(_labels(self._job, names), grid, values, np.searchsorted(grid, shown))
+        block.tell_columns(
+            {
+                NAME: [METRIC] * len(names),
+                "job_id": [self._job] * len(names),
+                "ip": [node for node, _ in names],
+                "event": [kind for _, kind in names],
+            }
+        )
+        return block
+
+
+def _labels(job: str, names: Sequence[tuple[str, str]]) -> list[Labels]:
+    """The label sets of one job's counters; what is the same in several is one object."""
+    nodes = {node: ("ip", node) for node, _ in names}
+    kinds = {kind: ("event", kind) for _, kind in names}
+    if not (job and all(nodes) and all(kinds)):
+        return [series_labels(job, node, kind) for node, kind in names]
+    metric, owner = (NAME, METRIC), ("job_id", job)
+    return [(metric, kinds[kind], nodes[node], owner) for node, kind in names]
 
 
 def _scrape_at(at: float, scrape: int) -> int:

@@ -119,7 +119,7 @@ class Evaluator:
         field(default_factory=dict, repr=False)
     )
     _grouped_version: int = -1
-    _known: dict[tuple[Call, bytes, tuple[int, int] | None], Vector] = field(
+    _known: dict[tuple[Expression, bytes, tuple[int, int] | None], Vector] = field(
         default_factory=dict, repr=False
     )
     _known_version: int = -1
@@ -391,7 +391,14 @@ class Evaluator:
     def _of_call(self, call: Call, times: Times) -> Vector | Floats:
         name, args = call.func, call.args
         if name in RANGE_FUNCTIONS:
-            return self._remembered(call, times)
+            function = RANGE_FUNCTIONS[name]
+            return self._remembered(
+                call,
+                times,
+                lambda: self._over_range(
+                    name, args[0], times, lambda windows: function(windows, old=self._old)
+                ),
+            )
         if name in ELEMENTWISE:
             return self._mapped(args[0], times, ELEMENTWISE[name])
         if name in PARAMETRIC:
@@ -404,17 +411,14 @@ class Evaluator:
         special = getattr(self, f"_{name}")
         return special(args, times)  # type: ignore[no-any-return]  # looked up by name
 
-    def _remembered(self, call: Call, times: Times) -> Vector:
-        """A function of a range: rules often ask for the same one again."""
+    def _remembered(self, expr: Expression, times: Times, evaluate: Callable[[], Vector]) -> Vector:
+        """What takes long and rules often ask for again: functions of a range, and aggregates."""
         if self._known_version != self.storage.version:
             self._known.clear()
             self._known_version = self.storage.version
-        key = (call, times.tobytes(), self._span)
+        key = (expr, times.tobytes(), self._span)
         if key not in self._known:
-            function = RANGE_FUNCTIONS[call.func]
-            self._known[key] = self._over_range(
-                call.func, call.args[0], times, lambda windows: function(windows, old=self._old)
-            )
+            self._known[key] = evaluate()
         return self._known[key]
 
     def _mapped(
@@ -644,6 +648,9 @@ class Evaluator:
     # aggregation and operators --------------------------------------------------------------
 
     def _of_aggregate(self, node: Aggregate, times: Times) -> Vector:
+        return self._remembered(node, times, lambda: self._aggregated(node, times))
+
+    def _aggregated(self, node: Aggregate, times: Times) -> Vector:
         vector = self.vector(node.expr, times)
         if not vector.labels and node.op not in {
             "topk",

@@ -8,11 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from detectors.rules.errors import EvaluationError
 from detectors.rules.labels import NAME, Labels, make, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from detectors.rules.files import Rule
 
@@ -138,6 +142,58 @@ class Alerts:
         if self.limit and len(self.active) > self.limit:
             self.active.clear()
             raise EvaluationError(f"exceeded limit of {self.limit} with alerts")
+        return changes
+
+    def sweep(
+        self,
+        times: NDArray[np.int64],
+        names: Sequence[Labels],
+        present: NDArray[np.bool_],
+        element: Callable[[int, int], Element],
+    ) -> list[Change]:
+        """What :meth:`step` gives at all of some times, one after the other.
+
+        Only for a rule without ``keep_firing_for`` and without a limit.
+
+        Args:
+            times: int64[k] milliseconds, ascending.
+            names: n label sets of alerts, no two the same.
+            present: bool[n, k]: where the rule gives them.
+            element: Row and step → the element there.
+        """
+        edges = np.diff(np.pad(present, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+        row, begin = np.nonzero(edges == 1)  # both go row by row: the runs of each alert
+        end = np.nonzero(edges == -1)[1]
+        since = times[begin]
+        before, self.active = self.active, {}
+        going_on = set()
+        for run in np.flatnonzero(begin == 0).tolist() if before else ():
+            alert = before.get(names[row[run]])
+            if alert is not None:
+                going_on.add(run)
+                since[run] = alert.active_at
+        changes = []
+        fires = np.maximum(np.searchsorted(times, since + self.rule.hold), begin)
+        lasts = fires < end
+        for run in np.flatnonzero(lasts | (end == len(times))).tolist():
+            where, labels = int(row[run]), names[row[run]]
+            alert = before[labels] if run in going_on else Active(labels, int(since[run]))
+            if alert.fired_at is None and lasts[run]:
+                found = element(where, int(fires[run]))
+                alert.fired_at = int(times[fires[run]])
+                changes.append(Change("firing", labels, alert.fired_at, found))
+            if end[run] == len(times):
+                self.active[labels] = alert
+                alert.element = element(where, len(times) - 1)
+            elif alert.fired_at is not None:
+                changes.append(Change("resolved", labels, int(times[end[run]])))
+        kept = {names[row[run]] for run in going_on}
+        changes += [
+            Change("resolved", labels, int(times[0]))
+            for labels, alert in before.items()
+            if labels not in kept and alert.fired_at is not None
+        ]
+        changes.sort(key=lambda change: (change.at, change.labels))
         return changes
 
     def _advance(self, alert: Active, at: int, element: Element | None) -> list[Change]:

@@ -196,6 +196,10 @@ class Block:
             self._bare = labels, len(set(labels)) == len(labels)
         return self._bare
 
+    def tell_columns(self, columns: dict[str, list[str]]) -> None:
+        """Say what is known already: label → what each series has for it."""
+        self._columns.update(columns)
+
     def column(self, name: str) -> list[str]:
         """What each series has for a label; empty where it has none."""
         if name not in self._columns:

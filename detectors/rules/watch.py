@@ -141,20 +141,30 @@ class _State:
         """Name what was found: the alerts, or the series to record."""
         if len(found) > self.group.limit > 0 and self.alerts is None:
             raise EvaluationError(f"exceeded limit of {self.group.limit} with series")
+        return [Element(self.named(labels, value), value, labels) for labels, value in found]
+
+    def named(self, labels: Labels, value: float) -> Labels:
+        """The label set of the alert that an element is, or of the series it is recorded as."""
         constant = self.alerts is None or self._constant
-        out = []
-        for labels, value in found:
-            name = self.names.get(labels) if constant else None
-            if name is None:
-                name = (
-                    recorded(self.rule, labels)
-                    if self.alerts is None
-                    else identity(self.rule, labels, value)
-                )
-                if constant:
-                    self.names[labels] = name
-            out.append(Element(name, value, labels))
-        return out
+        name = self.names.get(labels) if constant else None
+        if name is None:
+            if self.alerts is None:
+                name = recorded(self.rule, labels)
+            else:
+                name = identity(self.rule, labels, value)
+            if constant:
+                self.names[labels] = name
+        return name
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether all times can be taken in at once."""
+        return (
+            self.alerts is not None
+            and self._constant
+            and not self.rule.keep
+            and not self.group.limit
+        )
 
     def settled(self, count: int) -> bool:
         """Whether nothing can change while the same elements come again."""
@@ -479,6 +489,8 @@ def _between(times: Times, begin: int, end: int) -> slice:
 def _pass(evaluator: Evaluator, state: _State, times: Times, by_time: dict[int, Changes]) -> None:
     """Evaluate a rule at some times, and let it record or its alerts change."""
     query_times = times - state.group.query_offset
+    if state.sweeps and _sweep(evaluator, state, times, query_times, by_time):
+        return
     columns = _evaluated(evaluator, state, query_times)
     if state.alerts is None:
         for at, found in zip(query_times.tolist(), columns, strict=True):
@@ -495,6 +507,37 @@ def _pass(evaluator: Evaluator, state: _State, times: Times, by_time: dict[int, 
         for change in state.step(at, found):
             by_time.setdefault(at, []).append((state.rule, change))
         settled = names if state.settled(len(names or ())) else None
+
+
+def _sweep(
+    evaluator: Evaluator,
+    state: _State,
+    times: Times,
+    query_times: Times,
+    by_time: dict[int, Changes],
+) -> bool:
+    """Let a rule's alerts take in all times at once; tell whether that could be done."""
+    if not len(times) or state.alerts is None:
+        return False
+    try:
+        answer = evaluator.steps(state.rule.expr, query_times)
+    except EvaluationError:
+        return False  # at some times only
+    if not isinstance(answer, Vector):
+        return False
+    rows = np.flatnonzero(answer.present.any(axis=1)).tolist()
+    names = [state.named(answer.labels[row], 0.0) for row in rows]
+    if len(set(names)) < len(names):
+        return False
+
+    def element(row: int, step: int) -> Element:
+        place = rows[row]
+        return Element(names[row], float(answer.values[place, step]), answer.labels[place])
+
+    for change in state.alerts.sweep(times, names, answer.present[rows], element):
+        by_time.setdefault(change.at, []).append((state.rule, change))
+    state.firing = dict.fromkeys(state.alerts.firing)
+    return True
 
 
 def _record(state: _State, at: int, found: Elements, storage: Storage) -> None:
