@@ -60,7 +60,7 @@ class Rows(NamedTuple):
         rows = cls(
             trace.jobs,
             events.column("job").to_numpy(),
-            events.column("at").to_numpy(),
+            _times(events.column("at")),
             nodes,
             kinds,
             node_names,
@@ -103,15 +103,20 @@ class Rows(NamedTuple):
         return new
 
     def sorted(self) -> Rows:
-        """The same rows, each job's by time; rows of one instant stay as they are."""
+        """The same rows, each job's by time; rows of one instant stay as they are.
+
+        Columns are moved in place.
+        """
         unsorted = self.unsorted()
         if not len(unsorted):
             return self
-        order, bounds = np.arange(len(self.at)), self.bounds()
+        bounds = self.bounds()
         for number in np.unique(self.job[unsorted]).tolist():
-            start, stop = bounds[number], bounds[number + 1]
-            order[start:stop] = start + np.argsort(self.at[start:stop], kind="stable")
-        return self.where(order)
+            rows = slice(bounds[number], bounds[number + 1])
+            order = np.argsort(self.at[rows], kind="stable")
+            for column in (self.at, self.node, self.kind):
+                column[rows] = column[rows][order]
+        return self
 
 
 def pattern(text: str, name: str) -> _Match:
@@ -132,11 +137,20 @@ class _Match(NamedTuple):
         return self.pattern is None or self.pattern.fullmatch(word) is not None
 
 
+def _times(column: pa.ChunkedArray[Any]) -> NDArray[np.int64]:
+    """A column of times as one array of our own."""
+    return np.concatenate([np.zeros(0, np.int64), *(chunk.to_numpy() for chunk in column.chunks)])
+
+
 def _codes(column: pa.ChunkedArray[Any]) -> tuple[NDArray[np.int32], list[str]]:
     """A dictionary column as codes of our own and names."""
-    chunks: list[Any] = column.unify_dictionaries().chunks
-    codes = [np.zeros(0, np.int32), *(chunk.indices.to_numpy() for chunk in chunks)]
-    return np.concatenate(codes), chunks[0].dictionary.to_pylist() if chunks else []
+    chunks: list[Any] = column.chunks
+    if not chunks:
+        return np.zeros(0, np.int32), []
+    words = chunks[0].dictionary
+    if not all(chunk.dictionary.equals(words) for chunk in chunks):
+        return _codes(column.unify_dictionaries())
+    return np.concatenate([chunk.indices.to_numpy() for chunk in chunks]), words.to_pylist()
 
 
 def check_reach(rows: Rows) -> None:

@@ -86,7 +86,7 @@ def warn_of_job(job: TraceJob, events: int, place: Place, findings: Findings) ->
     if not job.ip_status:
         what = f"{name} lists no node: nothing to score"
         findings.warn("no-nodes", what, place, "ip_status")
-    elif all(label == "normal" for label in job.ip_status.values()):
+    elif set(job.ip_status.values()) == {"normal"}:
         what = f"{name} has no faulty node: nothing to find"
         findings.warn("no-fault", what, place, "ip_status")
     if not events:
@@ -139,9 +139,8 @@ def _check_labels(labels: Any, place: Place, findings: Findings) -> None:
             findings.error(
                 "not-text" if node else "empty", fault, place, column, remedy="correct it"
             )
-    for node, label in labels.items():
-        if label != "normal":
-            _check_label(label, f"ip_status.{named(node)}", place, findings)
+    for node, label in [item for item in labels.items() if item[1] != "normal"]:
+        _check_label(label, f"ip_status.{named(node)}", place, findings)
 
 
 def _has_odd_text(labels: Mapping[str, Any]) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from replay.errors import TraceError
 from replay.traces.build import TraceBuilder
@@ -14,6 +17,8 @@ from replay.traces.locate import locate
 from replay.traces.parquet import read_parquet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from replay.traces.build import Outside
     from replay.traces.locate import Form
     from replay.traces.model import Trace
@@ -76,8 +81,21 @@ def read(
         root = str(download(source))
     located = locate(root, form, findings)
     builder = TraceBuilder(findings, outside)
-    _READERS[located.form](located.paths, builder)
-    trace = builder.build(source, located.form)
+    with _frugal_memory():
+        _READERS[located.form](located.paths, builder)
+        trace = builder.build(source, located.form)
     if not trace.jobs and not findings.errors:
         raise TraceError("no job found", source, remedy="name the file that holds the jobs")
     return trace
+
+
+@contextmanager
+def _frugal_memory() -> Iterator[None]:
+    """Let Arrow allocate by jemalloc, where it has it: that gives back most of what it frees."""
+    before = pa.default_memory_pool()
+    if "jemalloc" in pa.supported_memory_backends():
+        pa.set_memory_pool(pa.jemalloc_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)

@@ -63,19 +63,21 @@ class Tally:
         """Count rows that follow those before them in the file."""
         at = run.at
         self.events += len(at)
-        before = at[0] if self._newest is None else self._newest
+        early = np.empty(len(at), bool)
+        early[0] = self._newest is not None and at[0] < self._newest
+        np.less(at[1:], at[:-1], out=early[1:])
         self._newest = int(at[-1])
-        if at[0] < before or (at[1:] < at[:-1]).any():
-            self._count("unsorted", "event_time", np.diff(at, prepend=before) < 0, run)
+        if early.any():
+            self._count("unsorted", "event_time", early, run)
         if at.min() < 0 or at.max() > self.job.duration_ns:
             outside = (at < 0) | (at > self.job.duration_ns)
             self._count("outside", "event_time", outside, run)
-        codes = np.flatnonzero(np.bincount(run.ip))
-        nodes = [run.nodes[code] for code in codes.tolist()]
-        strange = [i for i, node in enumerate(nodes) if node not in self.job.ip_status]
+        codes = np.flatnonzero(np.bincount(run.ip)).tolist()
+        listed = self.job.ip_status
+        strange = [code for code in codes if run.nodes[code] not in listed]
         if strange:
-            self._unlisted.update(nodes[i] for i in strange)
-            self._count("unlisted", "ip", np.isin(run.ip, codes[strange]), run)
+            self._unlisted.update(run.nodes[code] for code in strange)
+            self._count("unlisted", "ip", np.isin(run.ip, strange), run)
 
     def warn(self, outside: str, findings: Findings) -> None:
         """Report what was counted.

@@ -137,7 +137,7 @@ def _moment(text: str) -> int | None:
     match = _TIME.fullmatch(text)
     if match is None:
         return None
-    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    year, month, day, hour, minute, second = map(int, match.groups()[:6])
     try:
         since = datetime(year, month, day, hour, minute, second) - _EPOCH  # noqa: DTZ001 - no zone
     except ValueError:
