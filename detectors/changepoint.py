@@ -42,9 +42,10 @@ class RateChange(Detector):
 
     A one-sided CUSUM per node. Under the old rate onsets come as they come to the node's peers,
     under the new one ``ratio`` times as often. Each onset of the node's own adds log(ratio) to
-    its sum, each second takes off (ratio - 1) times the peers' rate (in the whole job, or in the last
-    minute if that is more), and a sum never falls below zero. The bar rises with the log of the occasions on which chance may have reached it, so that
-    a long job of many nodes is not blamed for its length.
+    its sum, each second takes off (ratio - 1) times the peers' rate (in the whole job, or in the
+    last minute if that is more), and a sum never falls below zero. The bar rises with the log of
+    the occasions on which chance may have reached it, so that a long job of many nodes is not
+    blamed for its length.
 
     ::
 

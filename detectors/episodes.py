@@ -60,8 +60,11 @@ class Episodes(Detector):
                     flags a  a  a                            ► blame a
                     none clear                               ► escalate, never guess
 
-    Cost: constant per alert, and up to five looks at the recent onsets per storm. Source: see
-    :mod:`detectors.episodes`, which tells what is documented from what is inferred.
+    Cost: constant per alert, and up to five looks at the recent onsets per storm. Source: the
+    event-driven runtime analyser described in arXiv 2509.16293. Documented there are certain and
+    tolerated kinds, rounds of comparison in which the majority is healthy, and escalation; that
+    kinds take the place of stacks, that a storm begins an episode, and that kinds of unknown role
+    are weighed by their surprise is inferred. :mod:`detectors.episodes` has the whole list.
 
     Args:
         job: The job to watch.

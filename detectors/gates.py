@@ -106,7 +106,11 @@ class Breaker(Wrapper):
         inner   raise a  raise b  raise c  raise d          raise e
         outer   raise a  raise b  raise c  (job: breaker)
 
-    Cost: constant per verdict. Source: see :mod:`detectors.docket`.
+    Every detector here that is no baseline has such a breaker inside, with these very limits. The
+    wrapper gives one to detectors that have none, or a lower limit to those that do.
+
+    Cost: constant per verdict. Source: the circuit breaker of fleet health controllers, which stop
+    when half of the nodes would be taken out within minutes.
 
     Args:
         job: The job to watch.

@@ -197,7 +197,8 @@ class LogOdds(_Fitted):
         remap         2.8    10:00:04
                              5.7: blamed   0.1
 
-    Cost: constant per alert. Source: see :mod:`detectors.learned`.
+    Cost: constant per alert. Source: log-level diagnosis, which drops what good jobs show too and ranks the rest
+    by what sets bad nodes apart; see :mod:`detectors.learned`.
 
     Args:
         job: The job to watch.
@@ -240,8 +241,13 @@ class Learned(_Fitted):
         10:00:11  nobody else raises it: it is a's own      0.4
         10:00:13  a storm begins, a is not in it            0.8: blamed
 
-    Cost: constant per alert; a look at a suspect costs as much as it has kinds.
-    Source: see :mod:`detectors.learned`.
+    What it weighs: the log-odds of the kinds that a node begins to raise, how many other nodes
+    raise them too, whether they come again like polls or like chatter, how soon the fleet
+    stumbles, whether the node takes part in that, and the size and age of the job.
+
+    Cost: constant per alert; a look at a suspect costs as much as it has kinds. Source: log-level
+    diagnosis, which drops what good jobs show too and ranks the rest by what sets bad nodes apart;
+    see :mod:`detectors.learned`.
 
     Args:
         job: The job to watch.

@@ -22,18 +22,19 @@ class Peers(Detector):
     """Blames the node whose recent kinds are farthest from everybody else's, while that lasts.
 
     The nodes of a job do the same work, so what one of them shows and the others do not is worth a
-    look. Each node is a vector: for every kind that it lately began to raise, how surprising
-    that is in this job. A node's distance is that to the median node. The
-    farthest is blamed if it stands out from the rest by a robust z-score and leads the next one
-    clearly; the blame is taken back once it no longer stands out at all.
+    look. Each node is a vector: for every kind that it lately began to raise, how surprising that
+    is in this job. A node's distance is the sum, less the median node's. The farthest is blamed
+    if it stands out from the rest by a robust z-score and leads the next one clearly; the
+    blame is taken back once it shows nothing any more.
 
     ::
 
         distance    a 0   b 0   c 19   d 6   e 0        c: z = 19 / (MAD + floor), leads d by far
                                  └─ blamed
 
-    Cost: constant per alert, and a look at the active nodes whenever one of them changes. Source: machine-level outlier detection by distance to the other machines, with the
-    median absolute deviation in the place of variances.
+    Cost: constant per alert, and a look at the active nodes whenever one of them changes. Source:
+    machine-level outlier detection by distance to the other machines, with the median absolute
+    deviation in the place of variances.
 
     Args:
         job: The job to watch.

@@ -189,7 +189,8 @@ class Option:
         """The type as one writes it."""
         if isinstance(self.type, type) and not typing.get_args(self.type):
             return self.type.__name__
-        return str(self.type).replace("typing.", "").replace("collections.abc.", "")
+        text = str(self.type).replace("Callable[[replay.api.Job], replay.api.Detector]", "detector")
+        return re.sub(r"\b(typing|collections\.abc|pathlib)\.", "", text)
 
     def read(self, text: str) -> Any:
         """Turn what was written into a value.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import keyword
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from replay.testing import TinyTrace
 
 __all__ = ["detectors"]
+
+FAULT = 10_000.0
+"""When a node fails in the example, in seconds since the job's start."""
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -70,16 +74,29 @@ def _first_line(cls: type) -> str:
 
 
 def _written(value: Any) -> Any:
-    """A default as JSON can say it."""
+    """A default as JSON can say it; detectors as one writes them."""
     import inspect
 
     if value is inspect.Parameter.empty:
         return "required"
+    if isinstance(value, type):
+        return _installed_as(value)
+    if value and isinstance(value, tuple) and all(isinstance(item, type) for item in value):
+        return "+".join(map(_installed_as, value))
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         return str(value)
     return value
+
+
+def _installed_as(cls: type) -> str:
+    """The name that a class is installed under, or its own."""
+    from replay.plugins import DETECTORS, installed
+
+    target = f"{cls.__module__}:{cls.__qualname__}"
+    names = (point.name for point in installed(DETECTORS) if point.value == target)
+    return next(names, cls.__name__)
 
 
 # --- show -------------------------------------------------------------------------------------
@@ -94,11 +111,11 @@ def show(name: str, as_json: bool) -> None:
     NAME is an installed detector or FILE.py:Class; options may follow, as in burst:window=30.
     """
     from replay.plugins import DetectorSpec, options_of
-    from replay.testing import TINY_TRACES, play
+    from replay.testing import play
 
     spec = DetectorSpec.parse(name)
-    tiny = next(tiny for tiny in TINY_TRACES if tiny.name == "culprit")
-    verdicts = play(tiny.job, tiny.alerts, spec, end=tiny.end)
+    scene = _scene()
+    verdicts = play(scene.job, scene.alerts, spec, end=scene.end)
     told = {
         "schema": 1,
         "name": spec.name,
@@ -108,7 +125,7 @@ def show(name: str, as_json: bool) -> None:
         "options": [_option(option, spec.options) for option in options_of(spec.cls).values()],
         "us_per_alert": round(_cost(spec), 3),
         "example": {
-            "picture": _picture(tiny, verdicts),
+            "picture": _picture(scene, verdicts),
             "verdicts": [
                 {
                     "t": timed.at,
@@ -133,7 +150,13 @@ def _prose(cls: type) -> str:
 
     lines = inspect.cleandoc(cls.__doc__ or "").splitlines()
     sections = [number for number, line in enumerate(lines) if line in {"Args:", "Examples:"}]
-    return "\n".join(lines[: sections[0]] if sections else lines).strip().replace("``", "")
+    text = "\n".join(lines[: sections[0]] if sections else lines).strip()
+    return _plain(text.replace("\n\n::\n\n", "\n\n"))
+
+
+def _plain(text: str) -> str:
+    """Prose without markup."""
+    return re.sub(r":\w+:`([^`]+)`", r"\1", text).replace("``", "")
 
 
 def _option(option: Option, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +164,7 @@ def _option(option: Option, given: Mapping[str, Any]) -> dict[str, Any]:
         "name": option.name,
         "type": option.type_name,
         "default": _written(option.default),
-        "doc": option.doc.replace("``", ""),
+        "doc": _plain(option.doc),
     }
     return told | ({"value": _written(given[option.name])} if option.name in given else {})
 
@@ -170,17 +193,45 @@ def _cost(spec: DetectorSpec) -> float:
     return statistics.median(costs)
 
 
-def _picture(tiny: TinyTrace, verdicts: Iterable[TimedVerdict]) -> list[str]:
-    """A row for each node, a column for each second: how many alerts, and what was said."""
-    width = int(tiny.end) + 1
-    rows = {node: ["."] * width for node in (*tiny.job.nodes, "the job")}
-    for at, node, _ in tiny.alerts:
-        cell = rows[node][int(at)]
-        rows[node][int(at)] = "1" if cell == "." else str(int(cell) + 1)
+def _scene() -> TinyTrace:
+    """Hours of humming and chatter; then a node says what is wrong with it, and the others fall."""
+    from replay.api import Job
+    from replay.testing import TinyTrace
+
+    nodes = tuple(f"node-{letter}" for letter in "abcdefghijkl")
+    hum = [(400.0 * number + 7.0, nodes[5 * number % 12], "ecc") for number in range(25)]
+    chatter = [(5000.0 + 3.0 * number, "node-b", "fan_speed") for number in range(100)]
+    words = ("xid_48", "row_remap_failure", "dcgm_unhealthy")
+    fault = [(FAULT + number, "node-c", kind) for number, kind in enumerate(words)]
+    polls = [(FAULT + 12.0 * number, "node-c", "xid_48") for number in range(1, 8)]
+    cascade = [
+        (FAULT + 6.0 + number % 5, node, kind)
+        for number, node in enumerate(nodes)
+        if node != "node-c"
+        for kind in ("process_exit", "connection_reset_by_peer")
+    ]
+    rows = sorted(hum + chatter + fault + polls + cascade, key=lambda row: row[0])
+    return TinyTrace("scene", Job("scene", nodes, "Hopper"), tuple(rows), FAULT + 110.0)
+
+
+def _picture(scene: TinyTrace, verdicts: Iterable[TimedVerdict]) -> list[str]:
+    """The end of the scene: a row for each node, a column for two seconds."""
+    begin, width = FAULT - 10.0, 60
+
+    def column(at: float) -> int:
+        return max(0, min(int((at - begin) / 2.0), width - 1))
+
+    rows = {node: ["."] * width for node in (*scene.job.nodes, "the job")}
+    for at, node, _ in scene.alerts:
+        if at >= begin:
+            cell = rows[node][column(at)]
+            rows[node][column(at)] = str(min(9, int(cell.replace(".", "0")) + 1))
     for timed in verdicts:
+        if timed.at < begin:
+            continue
         node = timed.verdict.node or "the job"
-        rows[node][min(int(timed.at), width - 1)] = "!" if timed.verdict.action == "raise" else "-"
-    head = "".join(f"{second:<10}" for second in range(0, width, 10)).rstrip()
+        rows[node][column(timed.at)] = "!" if timed.verdict.action == "raise" else "-"
+    head = "".join(f"{begin + 2 * number:<10g}" for number in range(0, width, 10)).rstrip()
     left = max(map(len, rows))
     return [f"{'seconds':<{left}}  {head}"] + [
         f"{node:<{left}}  {''.join(cells)}" for node, cells in rows.items()
@@ -197,7 +248,8 @@ def _print_shown(told: dict[str, Any]) -> None:
         )
         print_line("")
     print_line(f"Cost here: {told['us_per_alert']:.2f} microseconds per alert.\n")
-    print_line("Example: digits count alerts in a second, ! is a raise, - a retraction.\n")
+    print_line("Example, the end of a job of hours in which node-c fails and the others then fall.")
+    print_line("Digits count alerts in two seconds, ! is a raise, - a retraction.\n")
     for line in told["example"]["picture"]:
         print_line(f"  {line}")
     print_line("")
