@@ -11,23 +11,25 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from replay.errors import TransportError
 from replay.messages import AlertSlice, JobEnded, JobStarted
+from replay.transports.kafka.case import Case
 from replay.transports.kafka.clients import Mark, client
 from replay.transports.kafka.outbox import Outbox
-from replay.transports.wire import Counters, Decoder, Judged, PoisonError, encode_verdict
+from replay.transports.wire import Counters, Decoder, PoisonError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from replay.errors import DetectorError
-    from replay.messages import Message, TimedVerdict
+    from replay.messages import Message
+    from replay.transports.kafka.case import JobWatch
     from replay.transports.kafka.clients import Received
     from replay.transports.kafka.settings import Settings
 
-__all__ = ["JobWatch", "OnPoison", "Work", "Worker"]
+__all__ = ["OnPoison", "Work", "Worker"]
 
 OnPoison = Literal["dlq", "skip", "fail"]
 """What to do with a record that makes no sense: keep it in ``TOPIC.dlq``, leave it, or give up."""
@@ -37,27 +39,6 @@ _AT_MOST = 500  # records between two commits
 _BATCH_S = 5.0  # and wall seconds: a group gives up on a member that does not poll
 _TOPIC_S = 0.5
 _OWN_JOB = "dead letters"  # they have no job, and need an order of their own
-
-
-class _Tally(Protocol):
-    @property
-    def costs(self) -> Mapping[str, object]:
-        """Detector → what it cost."""
-
-    @property
-    def failures(self) -> Sequence[DetectorError]:
-        """Detectors that were stopped."""
-
-
-class JobWatch(Protocol):
-    """What watches one job of one run; :class:`replay.host.JobHost` is one."""
-
-    @property
-    def tally(self) -> _Tally:
-        """What there is to report besides verdicts."""
-
-    def feed(self, message: Message) -> list[TimedVerdict]:
-        """Take the job's next message; give what the detectors say to it."""
 
 
 @dataclass(slots=True)
@@ -97,21 +78,11 @@ class Work:
     rebalances: int = 0
 
 
-class _Open:
-    """A job that has begun and is not over."""
+class _Open(NamedTuple):
+    """A job that has begun and is not over, and the offset of its start."""
 
-    __slots__ = ("delivered", "said", "start", "watch")
-
-    def __init__(self, start: int, watch: JobWatch) -> None:
-        self.start = start
-        self.watch = watch
-        self.begin_again(start)
-
-    def begin_again(self, start: int) -> None:
-        """A new epoch of the same job."""
-        self.start = start
-        self.delivered = 0
-        self.said: Counter[str] = Counter(dict.fromkeys(self.watch.tally.costs, 0))
+    start: int
+    case: Case
 
 
 class _Share:
@@ -291,43 +262,22 @@ class Worker:
         if isinstance(message, JobStarted):
             self._begin(share, message, offset)
         key = message.run, _job(message)
-        job = share.jobs[key]
+        case = share.jobs[key].case
         if isinstance(message, AlertSlice):
-            job.delivered += len(message.batch)
             self.work.alerts += len(message.batch)
-        verdicts = job.watch.feed(message)
-        if verdicts:
-            for verdict in verdicts:
-                job.said[verdict.detector] += 1
-            self.work.verdicts += len(verdicts)
-            self._outbox.put(key[1], [encode_verdict(verdict) for verdict in verdicts])
+        if records := case.feed(message):
+            self._outbox.put(key[1], records)
         if isinstance(message, JobEnded):
-            self._close(job, message)
+            self.work.jobs += 1
+            self.work.verdicts -= 1  # the last record is no verdict
+            self.work.failures += case.failures
             del share.jobs[key]
+        self.work.verdicts += len(records)
 
     def _begin(self, share: _Share, message: JobStarted, offset: int) -> None:
         key = message.run, message.job.id
-        if key in share.jobs:
-            share.jobs[key].begin_again(offset)
-        else:
-            share.jobs[key] = _Open(offset, self._watch())
-
-    def _close(self, job: _Open, ended: JobEnded) -> None:
-        failures = job.watch.tally.failures
-        self.work.jobs += 1
-        self.work.failures += failures
-        judged = Judged(
-            ended.run,
-            ended.epoch,
-            ended.job,
-            ended.at,
-            ended.count,
-            ended.count - job.delivered,
-            ended.complete,
-            dict(job.said),
-            {failure.detector: failure.what for failure in failures},
-        )
-        self._outbox.put(ended.job, [encode_verdict(judged)])
+        known = share.jobs.get(key)
+        share.jobs[key] = _Open(offset, Case(self._watch()) if known is None else known.case)
 
     # ------------------------------------------------------------------ poison
 
