@@ -9,7 +9,9 @@ import sys
 import textwrap
 
 import pytest
+from kafka_brokers import ROOT
 from kafka_jobs import SPECS, alone, interleaved, jobs_of, said
+from uv import find_uv_bin
 
 from replay.host import JobHost
 from replay.messages import TimedVerdict
@@ -81,8 +83,19 @@ def test_what_is_documented_is_python():
         compile(documented(title), title, "exec")
 
 
+@pytest.fixture
+def engine_python(tmp_path):
+    """An interpreter that has the engine; not ours, for the engine wants a client of its own."""
+    env = tmp_path / "env"
+    uv = [find_uv_bin(), "-q"]
+    subprocess.run([*uv, "venv", "--python", sys.executable, env], check=True)
+    install = [*uv, "pip", "install", "--python", env, "-e", ROOT, "--group", "engines"]
+    subprocess.run(install, check=True, cwd=ROOT)
+    return env / "bin" / "python"
+
+
 @pytest.mark.kafka
-def test_quix_streams_says_what_one_process_says(apache, topic, tmp_path):
+def test_quix_streams_says_what_one_process_says(apache, topic, tmp_path, engine_python):
     source = Settings(apache.address, topic, partitions=2, wait=60.0)
     target = source.on(f"{topic}-verdicts")
     jobs = jobs_of(4, 60)
@@ -99,7 +112,7 @@ def test_quix_streams_says_what_one_process_says(apache, topic, tmp_path):
     (tmp_path / "wrapper.py").write_text(documented("Quix Streams", **changes))
     with (tmp_path / "wrapper.log").open("wb") as log:
         wrapper = subprocess.Popen(
-            [sys.executable, "wrapper.py"], cwd=tmp_path, stdout=log, stderr=log
+            [engine_python, "wrapper.py"], cwd=tmp_path, stdout=log, stderr=log
         )
     try:
         collected = collect(target, jobs, idle=120.0)
