@@ -6,7 +6,7 @@ Formulas follow Prometheus's ``promql/engine.go``, of 2.42 for the dialect ``pro
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from detectors.rules.labels import NAME, Labels, keep, make, without
 from detectors.rules.series import Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,12 +49,10 @@ class Groups:
         leave_out: bool,
     ) -> None:
         names = {*grouping, NAME} if leave_out else set(grouping)
-        found: dict[Labels, int] = {}
-        of = [
-            found.setdefault(key, len(found)) for key in _keys(series, names, leave_out=leave_out)
-        ]
-        self.labels = list(found)
-        self.of = np.array(of, np.int64)
+        keys = _keys(series, names, leave_out=leave_out)
+        self.labels = list(dict.fromkeys(keys))
+        number = dict(zip(self.labels, range(len(self.labels)), strict=True))
+        self.of = np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))
 
     @cached_property
     def members(self) -> list[NDArray[np.int64]]:
@@ -64,21 +62,21 @@ class Groups:
         return np.split(order, begins)[1:]
 
 
-def _keys(series: Sequence[Labels], names: set[str], *, leave_out: bool) -> Iterable[Labels]:
+def _keys(series: Sequence[Labels], names: set[str], *, leave_out: bool) -> list[Labels]:
     """What is left of each label set; column by column where all have the same labels."""
-    columns = list(zip(*series, strict=False))
-    if columns and all(len(labels) == len(columns) for labels in series):
-        layout = [{name for name, _ in column} for column in columns]
+    if len(set(map(len, series))) == 1:
+        columns = list(zip(*series, strict=True))
+        layout = [{name for name, _ in set(column)} for column in columns]
         if all(len(here) == 1 for here in layout):
             kept = [
                 column
                 for column, (name,) in zip(columns, layout, strict=True)
                 if (name in names) != leave_out
             ]
-            return zip(*kept, strict=True) if kept else repeat((), len(series))
+            return list(zip(*kept, strict=True)) if kept else [()] * len(series)
     if leave_out:
-        return (without(labels, names) for labels in series)
-    return (keep(labels, names) for labels in series)
+        return [without(labels, names) for labels in series]
+    return [keep(labels, names) for labels in series]
 
 
 def _stacked(vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], Floats]) -> Floats:
@@ -101,6 +99,9 @@ def _stacked(vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], F
 def _sum(vector: Vector, groups: Groups, *, old: bool) -> Floats:
     """Sums, series by series; zeros change nothing and are skipped."""
     steps, size = vector.values.shape[1], len(groups.labels)
+    longest = int(np.bincount(groups.of).max(initial=0))
+    if not old and longest * _LAYER < vector.values.size:
+        return _sum_in_layers(vector, groups)
     place = np.flatnonzero((vector.values != 0) & vector.present)
     row, step = np.divmod(place, max(steps, 1))
     values = vector.values.reshape(-1)[place]
@@ -127,6 +128,26 @@ def _sum(vector: Vector, groups: Groups, *, old: bool) -> Floats:
         place = cell[layer]
         high[place], low[place] = sums.add(values[layer], high[place], low[place])
     return (high + low).reshape(size, steps)
+
+
+_LAYER = 2000
+"""Cells of a matrix whose work takes as long as to begin with another matrix."""
+
+
+def _sum_in_layers(vector: Vector, groups: Groups) -> Floats:
+    """The first series of all groups, then the second ones, and so on."""
+    order = np.argsort(groups.of, kind="stable")
+    of = groups.of[order]
+    begins = np.searchsorted(of, np.arange(len(groups.labels)))
+    rank = np.arange(len(of)) - begins[of]
+    values = np.where(vector.present, vector.values, 0.0)
+    high = np.zeros((len(groups.labels), values.shape[1]))
+    low = np.zeros_like(high)
+    by_rank = np.argsort(rank, kind="stable")
+    for rows in np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, rank.max() + 1))):
+        place = of[rows]
+        high[place], low[place] = sums.add(values[order[rows]], high[place], low[place])
+    return high + low
 
 
 def _stable(keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -103,7 +103,7 @@ class Census:
         self._names = list(names)
         self._shown = np.full(len(names), np.iinfo(np.int64).min)
         if zero != "seen" and len(unique):
-            shown = np.array([_scrape_at(at, scrape) for at in history.at[first].tolist()])
+            shown = _scrape_at(history.at[first], scrape)
             late = place >= begun
             self._shown[place[late]] = shown[late]
         self._two_step = zero == "two-step"
@@ -128,35 +128,38 @@ class Census:
         if self._two_step:
             values[grid == shown[:, None]] = 0.0
         names = [self._names[number] for number in there.tolist()]
-        block = Block.growing(_labels(self._job, names), grid, values, np.searchsorted(grid, shown))
-        block.tell_columns(
+        bare, metric = _bare(self._job, names), (NAME, METRIC)
+        labels = [(metric, *pairs) for pairs in bare]
+        block = Block.growing(labels, grid, values, np.searchsorted(grid, shown))
+        block.tell(
+            bare,
             {
                 NAME: [METRIC] * len(names),
                 "job_id": [self._job] * len(names),
                 "ip": [node for node, _ in names],
                 "event": [kind for _, kind in names],
-            }
+            },
         )
         return block
 
 
-def _labels(job: str, names: Sequence[tuple[str, str]]) -> list[Labels]:
-    """The label sets of one job's counters; what is the same in several is one object."""
+def _bare(job: str, names: Sequence[tuple[str, str]]) -> list[Labels]:
+    """One job's counters without the metric's name; what is the same in several is one object."""
     nodes = {node: ("ip", node) for node, _ in names}
     kinds = {kind: ("event", kind) for _, kind in names}
     if not (job and all(nodes) and all(kinds)):
-        return [series_labels(job, node, kind) for node, kind in names]
-    metric, owner = (NAME, METRIC), ("job_id", job)
-    return [(metric, kinds[kind], nodes[node], owner) for node, kind in names]
+        return [series_labels(job, node, kind)[1:] for node, kind in names]
+    owner = ("job_id", job)
+    return [(kinds[kind], nodes[node], owner) for node, kind in names]
 
 
-def _scrape_at(at: float, scrape: int) -> int:
-    """The first scrape that sees what happened at ``at`` seconds."""
-    tick = int(np.ceil(at * 1000 / scrape)) * scrape
-    while tick / 1000.0 < at:
-        tick += scrape
-    while (tick - scrape) / 1000.0 >= at:
-        tick -= scrape
+def _scrape_at(at: NDArray[np.float64], scrape: int) -> NDArray[np.int64]:
+    """The first scrapes that see what happened at some seconds."""
+    tick = np.ceil(at * 1000 / scrape).astype(np.int64) * scrape
+    while (late := tick / 1000.0 < at).any():  # what rounding did
+        tick[late] += scrape
+    while (early := (tick - scrape) / 1000.0 >= at).any():
+        tick[early] -= scrape
     return tick
 
 

@@ -195,7 +195,7 @@ def _columns(matrix: Floats, columns: NDArray[np.int64]) -> Floats:
         stride = int(columns[1] - columns[0])
         if stride > 0 and (np.diff(columns) == stride).all():
             return matrix[:, columns[0] : columns[-1] + 1 : stride]
-    return matrix[:, columns]
+    return np.take(matrix, columns, axis=1)
 
 
 def _growing_moves(
@@ -212,8 +212,11 @@ def _growing_moves(
             nothing, nothing, np.zeros(0), np.zeros(0), nothing, nothing, nothing
         ), present
     begin, end = np.minimum(low, len(grid) - 1), np.maximum(high - 1, 0)
-    change = _columns(filled, end) - _columns(filled, begin)
-    cell = np.flatnonzero((change != 0) & present)
+    # before its first sample a series is filled with it, so that nothing changes there
+    change = np.subtract(_columns(filled, end), _columns(filled, begin))
+    if not enough.all():
+        change[:, ~enough] = 0.0
+    cell = np.flatnonzero(change != 0)
     row, step = np.divmod(cell, steps)
     first, last = np.maximum(low[step], starts[row]), high[step] - 1
     moves = _Moves(

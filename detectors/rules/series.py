@@ -179,13 +179,18 @@ class Block:
         if len(rows) == len(self.labels):
             return self
         labels, chosen = [self.labels[row] for row in rows], list(rows)
+        bare = None
+        if self._bare is not None and self._bare[1]:
+            bare = [self._bare[0][row] for row in rows], True
         if self.filled is not None and self.first is not None:
             block = Block(labels, self.grid, None, self.filled[chosen], self.first[chosen])
             block._falling = None if self.falling else False
+            block._bare = bare
             return block
         flat, falls = self._flattened(), self.falls  # found once for all
         block = Block(labels, self.grid, _Flat(flat.times, flat.values, flat.index[chosen]))
         block._falls = falls
+        block._bare = bare
         return block
 
     @property
@@ -196,8 +201,14 @@ class Block:
             self._bare = labels, len(set(labels)) == len(labels)
         return self._bare
 
-    def tell_columns(self, columns: dict[str, list[str]]) -> None:
-        """Say what is known already: label → what each series has for it."""
+    def tell(self, bare: list[Labels], columns: dict[str, list[str]]) -> None:
+        """Say what is known already.
+
+        Args:
+            bare: The label sets without names, no two of which are the same.
+            columns: Label → what each series has for it.
+        """
+        self._bare = bare, True
         self._columns.update(columns)
 
     def column(self, name: str) -> list[str]:
