@@ -108,7 +108,7 @@ def _sum(vector: Vector, groups: Groups, *, old: bool) -> Floats:
     cell = groups.of[row] * steps + step
     if old:  # bincount adds in order, plainly
         return np.bincount(cell, values, size * steps).reshape(size, steps).astype(np.float64)
-    order = _by_cell(groups.of[row], step)
+    order = _stable(step) if size == 1 else _by_cell(groups.of[row], step)
     cell, values = cell[order], values[order]
     begins = np.flatnonzero(np.diff(cell, prepend=-1))
     sizes = np.diff(begins, append=len(cell))

@@ -93,10 +93,12 @@ class Census:
                     names[node, kind] = len(names)
         begun = len(names)
         place = np.zeros(len(unique), np.int64)
-        for number in np.argsort(first, kind="stable"):  # in order of their first alert
-            code = int(unique[number])
-            name = (history.nodes[code // width], history.kinds[code % width])
-            place[number] = names.setdefault(name, len(names))
+        order = np.argsort(first, kind="stable")  # of their first alerts
+        codes = (column.tolist() for column in np.divmod(unique[order], width))
+        place[order] = [
+            names.setdefault((history.nodes[node], history.kinds[kind]), len(names))
+            for node, kind in zip(*codes, strict=True)
+        ]
         self._row = place[which.reshape(-1)]
         self._at = history.at
         self._job = history.job

@@ -6,7 +6,6 @@ of the file, and in a group its rules in order.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -85,7 +84,8 @@ class Book:
 
     label: str
     alert: str = ""
-    _firing: Counter[str | None] = field(default_factory=Counter)
+    _firing: dict[str | None, int] = field(default_factory=dict)
+    _nodes: dict[Labels, str | None] = field(default_factory=dict, repr=False)
 
     def take(self, changes: Changes) -> list[Verdict]:
         """Take in all changes of one instant."""
@@ -94,11 +94,14 @@ class Book:
         for rule, change in changes:
             if self.alert not in {"", rule.name}:
                 continue
-            node = next((text for name, text in change.labels if name == self.label), None)
-            before.setdefault(node, self._firing[node])
-            self._firing[node] += 1 if change.kind == "firing" else -1
-            if change.kind == "firing":
-                reasons.setdefault(node, _reason(rule, change))
+            if change.labels not in self._nodes:
+                self._nodes[change.labels] = dict(change.labels).get(self.label)
+            node = self._nodes[change.labels]
+            firing = self._firing.get(node, 0)
+            before.setdefault(node, firing)
+            self._firing[node] = firing + (1 if change.kind == "firing" else -1)
+            if change.kind == "firing" and node not in reasons:
+                reasons[node] = "" if before[node] else _reason(rule, change)
         verdicts = []
         nodes = list(before)
         if len(nodes) > 1:
