@@ -99,7 +99,12 @@ class Producer(Protocol):
         """
 
     def serve(self, timeout: float) -> None:
-        """Let the client work for up to ``timeout`` wall seconds."""
+        """Let the client work for up to ``timeout`` wall seconds.
+
+        Raises:
+            LostError: This producer is of no more use.
+            TransportError: The broker will never take its records.
+        """
 
     def close(self, timeout: float) -> None:
         """Let go; what is still under way gets ``timeout`` wall seconds."""

@@ -6,7 +6,9 @@ told to a callback, and only while it is polled.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic  # type
 
 from replay.errors import TransportError
 from replay.transports.kafka.clients import LostError, Mark, Received
-from replay.transports.kafka.settings import unreachable
+from replay.transports.kafka.settings import unmade, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,14 +52,21 @@ _TRANSIENT = {
 }
 
 
+_QUIET = logging.getLogger("confluent_kafka")
+_QUIET.addHandler(logging.NullHandler())  # stderr is ours
+
+
 class _Ear:
     """Listens to why the client cannot connect."""
 
     def __init__(self) -> None:
         self.cause = ""
         self.is_final = False
+        self.fatal: ck.KafkaError | None = None  # after this a producer does nothing any more
 
     def __call__(self, error: ck.KafkaError) -> None:
+        if error.fatal():
+            self.fatal = error
         if self.is_final or error.code() == ck.KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             return
         self.cause = error.str()
@@ -70,7 +79,7 @@ def _options(settings: Settings, ear: _Ear, **options: Any) -> dict[str, Any]:
         "bootstrap.servers": settings.servers,
         "reconnect.backoff.max.ms": 1000,
         "error_cb": ear,
-        "log_level": 0,
+        "logger": _QUIET,
         "allow.auto.create.topics": False,
         **options,
     }
@@ -120,10 +129,7 @@ class Confluent:
             made[settings.topic].result(max(settings.wait, 1))
         except ck.KafkaException as error:
             if error.args[0].code() != ck.KafkaError.TOPIC_ALREADY_EXISTS:
-                raise TransportError(
-                    f"Topic {settings.topic!r} at {settings.servers}"
-                    f" cannot be made: {error.args[0].str()}."
-                ) from error
+                raise unmade(settings, error.args[0].str()) from error
 
     def producer(self, settings: Settings) -> Producer:
         """Connect a producer."""
@@ -141,7 +147,7 @@ class Confluent:
             },
         )
         _connect(settings, made, ear)
-        return _Producer(made, settings)
+        return _Producer(made, settings, ear)
 
     def reader(self, settings: Settings, partitions: Iterable[int]) -> Consumer:
         """Connect a reader of some partitions, from their beginning."""
@@ -199,9 +205,10 @@ class _Delivery:
 
 
 class _Producer:
-    def __init__(self, made: ck.Producer, settings: Settings) -> None:
+    def __init__(self, made: ck.Producer, settings: Settings, ear: _Ear) -> None:
         self._made = made
         self._settings = settings
+        self._ear = ear
 
     def send(
         self,
@@ -230,14 +237,22 @@ class _Producer:
         return -1 if delivery.offset is None else int(delivery.offset)
 
     def serve(self, timeout: float) -> None:
-        self._made.poll(timeout)
+        try:
+            self._made.poll(timeout)
+        except ck.KafkaException as error:
+            raise self._failed(error.args[0]) from error
 
     def close(self, timeout: float) -> None:
-        if self._made.flush(timeout):
-            self._made.purge()
-            self._made.flush(1)
+        with contextlib.suppress(ck.KafkaException):  # it is lost already
+            if self._made.flush(timeout):
+                self._made.purge()
+                self._made.flush(1)
 
     def _failed(self, error: ck.KafkaError) -> LostError | TransportError:
+        if error.code() == ck.KafkaError._FATAL:  # noqa: SLF001 - a public name of the library
+            error = self._ear.fatal or error  # why it is lost is told to the ear alone
+        if error.code() == ck.KafkaError._UNSUPPORTED_FEATURE:  # noqa: SLF001 - as above
+            return unreachable(self._settings, error.str(), waited=False)
         if error.code() in _NEVER:
             return TransportError(
                 f"Kafka at {self._settings.servers} does not take a record"

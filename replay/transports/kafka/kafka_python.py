@@ -34,7 +34,7 @@ from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]  # i
 
 from replay.errors import TransportError
 from replay.transports.kafka.clients import LostError, Mark, Received
-from replay.transports.kafka.settings import unreachable
+from replay.transports.kafka.settings import unmade, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -215,9 +215,7 @@ class KafkaPython:
         except refusals.TopicAlreadyExistsError:
             pass
         except refusals.KafkaError as error:
-            raise TransportError(
-                f"Topic {settings.topic!r} at {settings.servers} cannot be made: {_words(error)}."
-            ) from error
+            raise unmade(settings, _words(error)) from error
         finally:
             admin.close()
 

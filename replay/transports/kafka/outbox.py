@@ -388,10 +388,10 @@ class Outbox:
         producer, pending = self._producer, self._pending
         if producer is None:
             return
-        producer.serve(0)
         before = len(pending)
         wall = self._wall()
         try:
+            producer.serve(0)
             while pending and pending[0].delivery is not None and pending[0].delivery.is_done:
                 self._acked(pending[0], producer.offset(pending[0].delivery), wall)
                 pending.popleft()

@@ -15,7 +15,15 @@ from replay.errors import ConfigError, TransportError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BULK_LINGER", "CLIENTS", "PROPERTIES", "Settings", "read_properties", "unreachable"]
+__all__ = [
+    "BULK_LINGER",
+    "CLIENTS",
+    "PROPERTIES",
+    "Settings",
+    "read_properties",
+    "unmade",
+    "unreachable",
+]
 
 CLIENTS = ("auto", "kafka-python", "confluent")
 """``auto`` takes confluent-kafka where it is installed (extra ``fast``), else kafka-python."""
@@ -231,6 +239,20 @@ def _put(properties: dict[str, str], name: str, value: str, place: str) -> None:
     properties[name] = value
 
 
+def unmade(settings: Settings, cause: str) -> TransportError:
+    """The error for a topic that the broker does not make."""
+    if _is_about_version(cause.lower()):
+        return unreachable(settings, cause, waited=False)
+    return TransportError(
+        f"Topic {settings.topic!r} at {settings.servers} cannot be made: {cause.rstrip('.')}."
+    )
+
+
+def _is_about_version(cause: str) -> bool:
+    words = ("incompatiblebroker", "unsupportedversion", "not supported by", "requires broker")
+    return any(word in cause for word in words)
+
+
 def unreachable(settings: Settings, cause: str, *, waited: bool = True) -> TransportError:
     """The error for a broker that does not let us in, with the client's own last words."""
     text = f"Kafka at {settings.servers} did not answer"
@@ -238,7 +260,10 @@ def unreachable(settings: Settings, cause: str, *, waited: bool = True) -> Trans
         text += f" in {settings.wait:g} s"
     remedy = "is the broker up? --wait-for-broker waits longer"
     lower = cause.lower()
-    if "certificate" in lower:
+    if _is_about_version(lower):
+        text = f"Kafka at {settings.servers} is of a version that this client does not speak with"
+        remedy = "a broker of version 1.0 or newer, or another --kafka-client"
+    elif "certificate" in lower:
         text = f"Kafka at {settings.servers} has a certificate that is not trusted"
         remedy = "ssl.ca.location in --kafka-config FILE"
     elif "sasl" in lower or "authentication" in lower:
