@@ -19,7 +19,7 @@ import pytest
 import trustme
 from forwarder import Forwarder
 from kafka import KafkaAdminClient
-from kafka_brokers import PASSWORD, Apache, Tansu, free_port
+from kafka_brokers import PASSWORD, Apache, Tansu, free_port, old_broker
 from kafka_jobs import raw, stays, wait_for
 
 from replay.api import Job
@@ -133,9 +133,9 @@ SUFFERINGS = [
 def sufferings(tmp_path_factory):
     """All troubles at once, each with a broker of its own: they mostly wait."""
 
-    def one(trouble, name):
+    def one(trouble, name, folder):
         kind = Apache if trouble is kill_and_restart else Tansu
-        broker = kind(tmp_path_factory.mktemp(f"{trouble.__name__}-{name}"))
+        broker = kind(folder)
         with Forwarder(broker.port) as forwarder:
             if kind is Tansu:
                 broker.advertised = forwarder.port
@@ -143,8 +143,11 @@ def sufferings(tmp_path_factory):
                 settings = Settings(broker.address, "alerts", 1, client=name, wait=120.0)
                 return suffer(broker, forwarder, settings, trouble)
 
+    folders = {
+        case: tmp_path_factory.mktemp(f"{case[0].__name__}-{case[1]}") for case in SUFFERINGS
+    }
     with ThreadPoolExecutor(len(SUFFERINGS)) as hands:
-        return {case: hands.submit(one, *case) for case in SUFFERINGS}
+        return {case: hands.submit(one, *case, folders[case]) for case in SUFFERINGS}
 
 
 @pytest.mark.parametrize("case", SUFFERINGS, ids=lambda case: f"{case[0].__name__}-{case[1]}")
@@ -353,6 +356,20 @@ def test_a_broker_that_comes_late_is_waited_for(tmp_path, client_name):
 def test_not_a_broker(web, client_name):
     text, _ = refused(Settings(f"127.0.0.1:{web}", "alerts", client=client_name, wait=1.5))
     assert text.startswith(f"Kafka at 127.0.0.1:{web} did not answer in 1.5 s: ")
+
+
+@pytest.mark.parametrize("topics", [(), ("alerts",)])
+def test_a_broker_of_another_version(client_name, topics, capfd):
+    with old_broker(*topics) as address:
+        settings = Settings(address, "alerts", client=client_name, wait=20.0)
+        with pytest.raises(TransportError) as caught, KafkaSink(settings) as sink:
+            sink.publish(job(10))
+    assert str(caught.value).startswith(
+        f"Kafka at {address} is of a version that this client does not speak with: "
+    )
+    assert "Try: a broker of version" in str(caught.value)
+    assert caught.value.exit_code == 5
+    assert capfd.readouterr().err == ""
 
 
 def test_tls(tansu, certificates, client_name, tmp_path):

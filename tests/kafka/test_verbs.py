@@ -12,6 +12,7 @@ import threading
 import urllib.request
 
 import pytest
+from kafka import KafkaAdminClient
 from kafka_brokers import ROOT, Tansu, free_port
 from kafka_jobs import raw, said, wait_for
 
@@ -233,6 +234,19 @@ def test_a_forgetful_broker_is_exit_code_5(tmp_path, capsys, topic):
     assert "the broker forgot" in captured.out
     assert "Job1 up to t=" in captured.out
     assert "The producer is lost" in captured.err
+
+
+def test_a_publisher_whose_records_are_all_refused_fails(apache, client_name, topic, capsys):
+    """The library's own flush would have said nothing."""
+    admin = KafkaAdminClient(bootstrap_servers=apache.address)
+    small = {"max.message.bytes": "100"}
+    admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1, "configs": small}})
+    admin.close()
+    words = ["publish", SAMPLE, "Job1", "--to", f"kafka://{apache.address}/{topic}"]
+    assert run_verb([*words, "--kafka-client", client_name]) == 5
+    lines = capsys.readouterr().err.splitlines()
+    assert "does not take a record for topic" in lines[-1]
+    assert any(line.startswith("0 of ") and "records acknowledged" in line for line in lines)
 
 
 @pytest.mark.parametrize(

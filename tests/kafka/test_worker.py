@@ -8,6 +8,7 @@ import itertools
 import threading
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 from kafka_jobs import SPECS, Crew, alone, interleaved, jobs_of, raw, said, wait_for
 
 from replay.api import Detector, Verdict
@@ -129,6 +130,27 @@ def test_a_poison_record_goes_to_the_dead_letters(quick, target):
     assert work.dead_letters == {"json": 1, "version": 1}
     letters = raw(quick.on(f"{quick.topic}.dlq"))
     assert [letter.value for letter in letters] == [b"no JSON", b'{"v":2}']
+    poison = {r.value: r for r in raw(quick) if r.value in {b"no JSON", b'{"v":2}'}}
+    for told, letter in zip(headers_of(letters, quick), letters, strict=True):
+        origin = poison[letter.value]
+        assert told["topic"] == quick.topic
+        assert (told["partition"], told["offset"]) == (str(origin.partition), str(origin.offset))
+        assert told["key"] == "Job1"
+        assert told["reason"] in told["error"]
+
+
+def headers_of(letters, settings):
+    """The headers of the dead letters, which our own reader has no use for."""
+    consumer = KafkaConsumer(bootstrap_servers=settings.servers, enable_auto_commit=False)
+    place = TopicPartition(f"{settings.topic}.dlq", 0)
+    consumer.assign([place])
+    consumer.seek_to_beginning(place)
+    found = []
+    while len(found) < len(letters):
+        for records in consumer.poll(1000).values():
+            found += [{key: value.decode() for key, value in r.headers} for r in records]
+    consumer.close()
+    return found
 
 
 def job_of(message):

@@ -6,7 +6,10 @@ import contextlib
 import random
 import signal
 import socket
+import socketserver
+import struct
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Self
@@ -196,3 +199,46 @@ class Apache(Broker):
 
     def command(self) -> list[str]:
         return [*self.java, "kafka.Kafka", "server.properties"]
+
+
+class OldBroker(socketserver.BaseRequestHandler):
+    """One connection to a broker of long ago: no idempotence, and topics only if it has them."""
+
+    def handle(self):
+        stream = self.request.makefile("rwb")
+        while len(head := stream.read(4)) == 4:
+            body = stream.read(struct.unpack(">i", head)[0])
+            api, version, number = struct.unpack(">hhi", body[:8])
+            answer = {18: self.versions, 3: self.metadata}[api](version)
+            stream.write(struct.pack(">ii", len(answer) + 4, number) + answer)
+            stream.flush()
+
+    def versions(self, version):
+        apis = [(0, 0, 1), (1, 0, 1), (3, 0, 1), (18, 0, 0)]  # produce, fetch, metadata, versions
+        ranges = b"".join(struct.pack(">hhh", *api) for api in apis)
+        return struct.pack(">hi", 35 if version else 0, len(apis)) + ranges
+
+    def metadata(self, version):
+        host, port = self.server.server_address
+        answer = struct.pack(">iih", 1, 1, len(host)) + host.encode() + struct.pack(">i", port)
+        answer += struct.pack(">hi", -1, 1) if version else b""  # no rack; the controller
+        answer += struct.pack(">i", len(self.server.topics))
+        for name in self.server.topics:
+            answer += struct.pack(">hh", 0, len(name)) + name.encode() + (b"\0" if version else b"")
+            answer += struct.pack(">ihiiiiii", 1, 0, 0, 1, 1, 1, 1, 1)  # one partition
+        return answer
+
+
+@contextlib.contextmanager
+def old_broker(*topics):
+    """The address of a broker of long ago."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), OldBroker) as server:
+        server.topics = topics
+        server.daemon_threads = True  # a client may stay connected
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
