@@ -82,6 +82,7 @@ class RunConfig:
         grace: Trace seconds after a job's end in which a verdict still counts.
         label_map: ``LABEL=negative|positive|ignore,...``; empty means the default map.
         strict_labels: Refuse labels that the map does not name.
+        fail_if: Gates on the score, as ``"f1 < 0.8"`` or ``"burst: f1 < 0.8"``.
     """
 
     path: str = ""
@@ -110,6 +111,7 @@ class RunConfig:
     grace: float = 0.0
     label_map: str = ""
     strict_labels: bool = False
+    fail_if: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.

@@ -10,9 +10,12 @@ import math
 import threading
 import time
 import uuid
+from array import array
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import replay.traces
 from replay.api import Detector
@@ -30,6 +33,8 @@ from replay.transports.memory import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from replay.clock import Wall
     from replay.engine import Played
@@ -161,6 +166,28 @@ class _Listener(Observer):
             other.failed(detector, job, error)
 
 
+class _Lag:
+    """By how much alerts left late, in the newest epoch; those that a seek catches up apart."""
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._ms, self._alerts = array("d"), array("q")
+
+    def add(self, piece: AlertSlice) -> None:
+        """Count the alerts of a slice."""
+        if piece.published_wall is None or piece.scheduled_wall is None or piece.catch_up:
+            return
+        if piece.epoch != self._epoch:
+            self._epoch = piece.epoch
+            del self._ms[:], self._alerts[:]
+        self._ms.append(1000 * (piece.published_wall - piece.scheduled_wall))
+        self._alerts.append(len(piece.batch))
+
+    def ms(self) -> NDArray[np.float64]:
+        """Wall milliseconds, one an alert."""
+        return np.repeat(np.array(self._ms), np.array(self._alerts))
+
+
 class Replay:
     """A run that is ready to start. Its :attr:`player` takes orders from any thread.
 
@@ -219,6 +246,7 @@ class Replay:
         self._live = live
         self._unix = _unix(wall)
         self.transit = Cost()
+        self._lag = _Lag()
         self._listener = _Listener((*observers, *filter(None, [live])))
         watched = self._listener if self._listener.others else None
         self._host = Host(self.detectors, self._listener, wall=self._unix if paced else None)
@@ -282,6 +310,7 @@ class Replay:
         for message in messages:
             if isinstance(message, AlertSlice) and message.published_wall is not None:
                 self.transit.add(round(1e9 * (now - message.published_wall)))
+                self._lag.add(message)
 
     def _await_prometheus(self) -> None:
         """Let the clock stand until it is there."""
@@ -335,6 +364,7 @@ class Replay:
             detectors=names,
             baselines=[spec.name for spec in self.detectors if spec.cls.baseline],
             onsets=onsets_beside(self.trace.source),
+            publish_lag_ms=None if self.config.speed == MAX else self._lag.ms(),
             settings={
                 "speed": self.config.speed,
                 "schedule": self.config.schedule,

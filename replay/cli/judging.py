@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,23 @@ import click
 from replay.cli.output import note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from replay.report import Table
-    from replay.scoring import GateResult, Policy, Score
+    from replay.scoring import Drop, GateResult, Policy, Score
 
-__all__ = ["GATES", "POLICY", "options", "policy_of", "publish", "references", "show"]
+__all__ = [
+    "FAIL_IF",
+    "GATES",
+    "POLICY",
+    "enforce",
+    "gates",
+    "options",
+    "policy_of",
+    "publish",
+    "references",
+    "show",
+]
 
 ALWAYS_REFERENCES = frozenset({"token-memory"})
 
@@ -63,13 +75,15 @@ POLICY = (
 )
 """Options that say how to judge."""
 
+FAIL_IF = click.option(
+    "--fail-if",
+    multiple=True,
+    metavar="GATE",
+    help='Exit 4 if it holds or is undefined: "f1 < 0.8", "burst: recall_at_60_start < 0.5".',
+)
+
 GATES = (
-    click.option(
-        "--fail-if",
-        multiple=True,
-        metavar="GATE",
-        help='Exit 4 if it holds or is undefined: "f1 < 0.8", "burst: recall_at_60_start < 0.5".',
-    ),
+    FAIL_IF,
     click.option("--baseline", type=click.Path(), help="An earlier run, for --max-drop."),
     click.option(
         "--max-drop", multiple=True, metavar="METRIC=D", help="Exit 4 if it got worse by more."
@@ -77,6 +91,7 @@ GATES = (
     click.option("--metrics", default="", metavar="KEY,..", help="Columns of the table."),
     click.option("--junit", type=click.Path(), help="Write the gates as JUnit XML."),
     click.option("--markdown", type=click.Path(), help="Write the table and gates as Markdown."),
+    click.option("--html", type=click.Path(), help="Write them as a page that needs no network."),
     click.option(
         "--github",
         is_flag=True,
@@ -165,16 +180,16 @@ def publish(score: Score, given: dict[str, Any], *, leaderboard: bool = False) -
         UsageError: A gate names what does not exist.
     """
     from replay import report, scoring
-    from replay.errors import GateError
 
     baseline = scoring.Score.read(given["baseline"]) if given["baseline"] else None
-    gates = [scoring.Gate.parse(text) for text in given["fail_if"]]
     drops = [scoring.Drop.parse(text) for text in given["max_drop"]]
-    results = scoring.check(score, gates, drops, baseline)
+    results = gates(score, given["fail_if"] or _configured(), drops, baseline)
     if given["junit"]:
         _write(given["junit"], report.junit(score, results))
     if given["markdown"]:
         _write(given["markdown"], report.markdown(score, results))
+    if given["html"]:
+        _write(given["html"], report.html(score, results))
     if given["as_json"]:
         print_json(score.document() | _gates(results))
     else:
@@ -184,12 +199,46 @@ def publish(score: Score, given: dict[str, Any], *, leaderboard: bool = False) -
             show(stratum)
     for line in report.github_annotations(results) if given["github"] else ():
         note(line)
-    failed = [result for result in results if not result.passed]
+    enforce(results)
+
+
+def gates(
+    score: Score,
+    texts: Iterable[str],
+    drops: Sequence[Drop] = (),
+    baseline: Score | None = None,
+) -> list[GateResult]:
+    """Hold a score against gates as they are written, and against an earlier score.
+
+    Raises:
+        UsageError: A gate makes no sense, or names what does not exist.
+    """
+    from replay.scoring import Gate, check
+
+    return check(score, [Gate.parse(text) for text in texts], drops, baseline)
+
+
+def enforce(results: Sequence[GateResult]) -> None:
+    """Say how the gates stand.
+
+    Raises:
+        GateError: One of them is not met.
+    """
+    from replay.errors import GateError
+
     for result in results:
         verdict = "met" if result.passed else "NOT met"
         note(f"gate {verdict}: {result.detector}: {result.gate} ({result.message})")
-    if failed:
+    if failed := [result for result in results if not result.passed]:
         raise GateError(f"{len(failed)} of {len(results)} gates are not met.")
+
+
+def _configured() -> tuple[str, ...]:
+    """The gates of ``alert-replay.toml`` and the environment, for a command that names none."""
+    from replay.config import load
+
+    config, _ = load({}, os.environ, Path.cwd())
+    return config.fail_if
 
 
 def show(shown: Table) -> None:

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from replay.cli.brokers import kafka_options, through
+from replay.cli.judging import FAIL_IF, enforce, gates
 from replay.cli.judging import options as with_options
 from replay.cli.output import note, print_json, print_line, print_table
 from replay.cli.serving import LIVE_OPTIONS, LIVE_WORDS, METRICS_OPTIONS, METRICS_WORDS, service
@@ -95,6 +96,7 @@ _OWN = {
 @click.option("--grace", metavar="T", help="Seconds after a job's end that still count.")
 @click.option("--label-map", metavar="K=V,..", help="What labels mean: normal=negative,*=positive.")
 @click.option("--strict-labels", is_flag=True, help="Refuse labels that the map does not name.")
+@FAIL_IF
 @click.option("--config", type=click.Path(path_type=Path), help="Read settings from a TOML file.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Keep the run here.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
@@ -131,6 +133,8 @@ def run(ctx: click.Context, /, **options: Any) -> None:
             served.watch(replay)
         done = _play(replay, watch)
     _show(done, options)
+    if not watch.interrupted:
+        enforce(gates(done.score, config.fail_if))
     if done.tally.failures:
         ctx.exit(6)
     if not done.complete and watch.interrupted:

@@ -1,10 +1,11 @@
-"""A score, shown: tables, Markdown, JUnit, annotations. Nothing here prints."""
+"""A score, shown: tables, Markdown, HTML, JUnit, annotations. Nothing here prints."""
 
 from __future__ import annotations
 
 from replay.report.comparison import comparison_table
 from replay.report.junit import github_annotations, junit
 from replay.report.markdown import markdown, markdown_table
+from replay.report.page import html
 from replay.report.table import HEADLINE, Table, strata_tables, table
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Table",
     "comparison_table",
     "github_annotations",
+    "html",
     "junit",
     "markdown",
     "markdown_table",

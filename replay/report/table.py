@@ -165,19 +165,32 @@ def _header(key: str) -> str:
 
 def _notes(score: Score, shown: tuple[str, ...], *, leaderboard: bool) -> Iterator[str]:
     labels: Mapping[str, Mapping[str, object]] = score.settings["labels"]
-    found = (f"{raw!r} {seen['count']}x as {seen['as']}" for raw, seen in labels.items())
-    yield f"labels: {', '.join(found) or 'none'}"
+    meanings = (f"{raw!r} {seen['count']}x as {seen['as']}" for raw, seen in labels.items())
+    yield f"labels: {', '.join(meanings) or 'none'}"
+    for key in shown if leaderboard else ():
+        shares = {
+            name: scored.intervals[key].dropped
+            for name, scored in score.detectors.items()
+            if key in scored.intervals
+        }
+        found = [f"{name} {share:.1%}" for name, share in shares.items() if share > 0]
+        if found:
+            yield f"{key} is undefined in some of the resamples: {', '.join(found)}"
     for name, scored in score.detectors.items():
-        for key in shown if leaderboard else ():
-            if (dropped := scored.intervals[key].dropped if key in scored.intervals else 0) > 0:
-                yield f"{name}: {key} is undefined in {dropped:.1%} of the resamples"
         strict, plain = scored.metrics["precision_strict"], scored.metrics["precision"]
         if "precision" in shown and strict != plain:
             yield f"{name}: precision_strict {number('', strict)}{_outside(scored)}"
-        if late := scored.metrics["late_verdicts"]:
-            yield f"{name}: {late} verdicts after a job's end are not counted"
-        if early := scored.metrics["early_verdicts"]:
-            yield f"{name}: {early} verdicts before a job's start are not counted"
+    for key, where in (
+        ("late_verdicts", "after a job's end"),
+        ("early_verdicts", "before a job's start"),
+    ):
+        found = [
+            f"{name} {scored.metrics[key]}"
+            for name, scored in score.detectors.items()
+            if scored.metrics[key]
+        ]
+        if found:
+            yield f"verdicts {where} are not counted: {', '.join(found)}"
     if any(key.startswith("oracle_") for key in shown):
         yield "oracle_f1 and oracle_threshold are tuned on the scored data"
     if any(key.startswith("cost") for key in shown):

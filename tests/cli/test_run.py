@@ -137,6 +137,30 @@ def test_settings_come_from_the_environment_and_a_file(call, culprit, monkeypatc
     assert list(json.loads(out)["detectors"]) == ["loudest", "burst"]
 
 
+def test_gates_may_stand_in_the_file_or_on_the_line(call, culprit, tmp_path):
+    (tmp_path / "alert-replay.toml").write_text('fail-if = ["burst: f1 < 1.5"]\n')
+    quick = ("run", culprit, "-d", BURST, "--no-baselines", "-q")
+    code, _, err = call(*quick)
+    assert code == 4
+    assert "gate NOT met" in err
+    assert "1 of 1 gates are not met" in err
+    code, _, err = call(*quick, "--fail-if", "f1 < 0.5")
+    assert code == 0
+    assert "gate met: " in err
+
+
+def test_how_late_alerts_left_is_part_of_a_paced_score(call, culprit):
+    def lag(speed):
+        out = call("run", culprit, "-d", BURST, "--no-baselines", "--speed", speed, "--json", "-q")
+        (scored,) = json.loads(out[1])["detectors"].values()
+        return {key: value for key, value in scored["metrics"].items() if "publish_lag" in key}
+
+    assert lag("max") == {}
+    paced = lag("100000")
+    assert 0 <= paced["publish_lag_ms_min"] <= paced["publish_lag_ms_p50"]
+    assert paced["publish_lag_ms_p50"] <= paced["publish_lag_ms_max"]
+
+
 def test_duration_gives_a_partial_result(call, culprit):
     code, out, _ = call("run", culprit, "-d", BURST, "--duration", "14s", "--json")
     document = json.loads(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
 
 import pytest
 
@@ -10,6 +11,7 @@ from replay.report import (
     HEADLINE,
     Table,
     github_annotations,
+    html,
     junit,
     markdown_table,
     strata_tables,
@@ -94,7 +96,7 @@ def test_a_leaderboard_is_best_first_with_intervals():
         ("none", "-\n0.100 to ∞"),
     )
     assert shown.dim == (1,)
-    assert "low: f1 is undefined in 50.0% of the resamples" in shown.notes
+    assert "f1 is undefined in some of the resamples: low 50.0%" in shown.notes
 
 
 def test_a_latency_over_hits_says_how_many():
@@ -119,8 +121,8 @@ def test_notes_on_blame_outside_the_population():
     shown = table(Score({"x": scored(metrics)}, settings))
     assert shown.title.endswith("policy ever, hold 30 s, grace 60 s (filtered: not comparable)")
     assert "x: precision_strict 0.500 (phantom_raised 3, ignored_raised 1)" in shown.notes
-    assert "x: 2 verdicts after a job's end are not counted" in shown.notes
-    assert "x: 1 verdicts before a job's start are not counted" in shown.notes
+    assert "verdicts after a job's end are not counted: x 2" in shown.notes
+    assert "verdicts before a job's start are not counted: x 1" in shown.notes
 
 
 def test_strata():
@@ -153,6 +155,42 @@ def test_markdown_escapes_and_marks():
         "",
         "- \\<note\\>",
     ]
+
+
+class Page(HTMLParser):
+    """The cells of a page, and its tags."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.cells = [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.cells += [""] if tag in {"td", "th", "li", "caption"} else []
+
+    def handle_data(self, data):
+        if self.cells:
+            self.cells[-1] += data.strip()
+
+
+def test_a_page_holds_everything_and_runs_nothing():
+    name = "<script>alert(1)</script>&\"'"
+    metrics = {"f1": 0.5, "tp": 1, "fp": 0, "fn": 1, "tn": 8}
+    interval = Interval(0.25, 0.75, 0.0, "")
+    stratum = {"gpu_generation": {"<b>": Stratum(3, metrics, {})}}
+    score = Score({name: scored(metrics, intervals={"f1": interval}, strata=stratum)}, SETTINGS)
+    results = [
+        GateResult("f1 < 0.8", name, False, "f1 is 0.5"),
+        GateResult("f1 < 0", name, True, ""),
+    ]
+    page = Page(html(score, results))
+    assert not {"script", "b", "link", "img"} & set(page.tags)
+    assert name in page.cells
+    assert "0.5000.250 to 0.750" in page.cells
+    assert any("gpu_generation <b>" in cell for cell in page.cells)
+    assert f"not met: {name}: f1 < 0.8 (f1 is 0.5)" in page.cells
 
 
 def test_junit_takes_any_name():

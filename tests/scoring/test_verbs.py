@@ -152,7 +152,7 @@ def test_table_shows_what_a_reader_must_know(scored):
     assert (
         "labels: 'Degraded' 1x as positive, 'faulty' 1x as positive, 'normal' 2x as negative" in out
     )
-    assert "y: 1 verdicts after a job's end are not counted" in out
+    assert "verdicts after a job's end are not counted: y 1" in out
     assert "oracle_f1 and oracle_threshold are tuned on the scored data" in out
     assert "cost: c_fn=10.0" in out
     assert "gpu_generation Ampere" in out
@@ -170,6 +170,7 @@ def test_what_is_kept_can_be_scored_again(scored, stored, call):
 
 def test_gates_met_and_not_met(scored, stored):
     files = ("--junit", stored / "gates.xml", "--markdown", stored / "score.md")
+    files += ("--html", stored / "score.html")
     gates = ("--fail-if", "x: f1 < 0.4", "--fail-if", "precision < 0.9", "--fail-if", "y: mrr >= 2")
     code, _, err = scored(*gates, *files, "--github")
     assert code == 4
@@ -190,6 +191,14 @@ def test_gates_met_and_not_met(scored, stored):
     text = (stored / "score.md").read_text()
     assert "| detector | precision |" in text
     assert "**Gates: 2 met, 2 not met**" in text
+    assert "Gates: 2 met, 2 not met" in (stored / "score.html").read_text()
+
+
+def test_gates_of_the_settings_file(scored, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "alert-replay.toml").write_text('fail-if = "x: f1 < 0.6"\n')
+    assert scored()[0] == 4
+    assert scored("--fail-if", "x: f1 < 0.4")[0] == 0
 
 
 def test_gates_in_the_document(scored):
