@@ -76,6 +76,23 @@ def test_a_replay_arrives_as_it_left(settings, speed):
     assert report.producers == 1
 
 
+def test_what_was_there_before_can_be_left_out(settings):
+    """One partition, in batches of one: some brokers take the last batch for new."""
+    one = settings.but(partitions=1)
+    old, new = (TINY_TRACES[number].messages() for number in (1, 2))
+    with KafkaSink(one) as sink:
+        for message in old:
+            sink.publish([message])
+    with KafkaSource(one, new=True) as source:
+        with KafkaSink(one) as sink:
+            sink.publish(new)
+        received = []
+        while not received or received[-1] != new[-1]:
+            received += source.poll(1.0)
+    assert plain(received) == plain(new)
+    assert source.poisoned <= len(old)
+
+
 def test_by_url(broker, client_name, topic):
     url = f"kafka://{broker.address}/{topic}?client={client_name}&partitions=2&wait=20"
     messages = TINY_TRACES[1].messages()

@@ -159,8 +159,16 @@ class Client(Protocol):
     def producer(self, settings: Settings) -> Producer:
         """Connect a producer."""
 
-    def reader(self, settings: Settings, partitions: Iterable[int]) -> Consumer:
-        """Connect a reader of some partitions, from their beginning."""
+    def reader(
+        self, settings: Settings, partitions: Iterable[int], *, new: bool = False
+    ) -> Consumer:
+        """Connect a reader of some partitions, from their beginning.
+
+        Args:
+            settings: Where.
+            partitions: Which.
+            new: Leave out what is there already, or most of it.
+        """
 
     def member(self, settings: Settings, group: str, owner: Owner) -> Consumer:
         """Connect a member of a consumer group."""

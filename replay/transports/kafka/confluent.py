@@ -149,12 +149,23 @@ class Confluent:
         _connect(settings, made, ear)
         return _Producer(made, settings, ear)
 
-    def reader(self, settings: Settings, partitions: Iterable[int]) -> Consumer:
-        """Connect a reader of some partitions, from their beginning."""
+    def reader(
+        self, settings: Settings, partitions: Iterable[int], *, new: bool = False
+    ) -> Consumer:
+        """Connect a reader of some partitions, from their beginning or from now on."""
         # the library wants a group name even where there is no group
         made, ear = _build(settings, ck.Consumer, **_READING, **{"group.id": "none"})
         _connect(settings, made, ear)
-        made.assign([ck.TopicPartition(settings.topic, p, ck.OFFSET_BEGINNING) for p in partitions])
+        places = [ck.TopicPartition(settings.topic, p, ck.OFFSET_BEGINNING) for p in partitions]
+        if new:
+            try:
+                for place in places:
+                    ends = made.get_watermark_offsets(place, timeout=max(settings.wait, 1))
+                    place.offset = ends[1]
+            except ck.KafkaException as error:
+                made.close()
+                raise unreachable(settings, error.args[0].str()) from error
+        made.assign(places)
         return _Consumer(made, settings, ear)
 
     def member(self, settings: Settings, group: str, owner: Owner) -> Consumer:

@@ -242,12 +242,22 @@ class KafkaPython:
         )
         return _Producer(made, settings)
 
-    def reader(self, settings: Settings, partitions: Iterable[int]) -> Consumer:
-        """Connect a reader of some partitions, from their beginning."""
+    def reader(
+        self, settings: Settings, partitions: Iterable[int], *, new: bool = False
+    ) -> Consumer:
+        """Connect a reader of some partitions, from their beginning or from now on."""
         made = _connect(settings, KafkaConsumer, **_READING)
         owned = [TopicPartition(settings.topic, partition) for partition in partitions]
         made.assign(owned)
         made.seek_to_beginning(*owned)
+        if new:
+            try:
+                ends = made.end_offsets(owned)
+            except refusals.KafkaError as error:
+                made.close(autocommit=False, timeout_ms=5000)
+                raise unreachable(settings, _words(error)) from error
+            for partition, end in ends.items():
+                made.seek(partition, end)
         return _Consumer(made, settings)
 
     def member(self, settings: Settings, group: str, owner: Owner) -> Consumer:

@@ -51,7 +51,7 @@ class Relay:
     ) -> None:
         sink = KafkaSink(settings, on_loss=on_loss, note=note, wall=wall)
         try:
-            self.source = KafkaSource(settings, run=run, note=note)
+            self.source = KafkaSource(settings, run=run, new=True, note=note)
         except BaseException:
             sink.abandon()
             raise

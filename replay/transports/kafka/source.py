@@ -1,4 +1,4 @@
-"""The reading end without a group: all partitions of a topic, from their beginning."""
+"""The reading end without a group: all partitions of a topic."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class KafkaSource:
     Args:
         settings: Where.
         run: Read this replay only; None reads all there are.
+        new: Leave out what is there already; for a replay that has not begun.
         ends: How many jobs will end; after that many no more will come. None never ends.
         note: Told, in a sentence, of every record that makes no sense.
 
@@ -46,6 +47,7 @@ class KafkaSource:
         settings: Settings,
         *,
         run: str | None = None,
+        new: bool = False,
         ends: int | None = None,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -63,7 +65,7 @@ class KafkaSource:
         self._note = note
         self._settings = settings
         self._decoders = [Decoder(self.counters, run=run) for _ in range(partitions)]
-        self._consumer = kafka.reader(settings, range(partitions))
+        self._consumer = kafka.reader(settings, range(partitions), new=new)
         self._closed = False
 
     def poll(self, timeout: float) -> Sequence[Message] | None:
