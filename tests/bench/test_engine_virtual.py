@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-import subprocess
-import sys
 import time
-from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import simpy
-from dataset import START, whole_set
+from dataset import whole_set
 from desflow import SimulationContext
 from tapes import alerts
 
@@ -237,67 +234,6 @@ def test_t3_against_a_simpy_replayer(benchmark, table, tmp_path, tied):
     ratio = desflow_s / ours_s
     reference = f"desflow, factor 0 ({desflow_s:.1f} s)"
     table("T3", "file -> call per alert", reference, ">= 50x", f"{ratio:.0f}x", ratio >= 50)
-
-
-def test_t8_file_to_tape(benchmark, table, tmp_path):
-    write(whole_set(), tmp_path / "set", form="parquet")
-    start = datetime.fromisoformat(START)
-
-    def rows():
-        found = [
-            (
-                (datetime.fromisoformat(row["event_time"]) - start).total_seconds(),
-                row["job_id"],
-                row["ip"],
-                row["event"],
-            )
-            for row in pq.read_table(tmp_path / "set" / "events.parquet").to_pylist()
-        ]
-        found.sort(key=lambda row: row[:2])
-
-    def tape():
-        Timeline.build(open_trace(tmp_path / "set"))
-
-    def measure():
-        tape()
-        return [interleaved(rows, tape, clock=clock) for clock in (time.perf_counter, cpu_clock)]
-
-    wall, spent = benchmark.pedantic(measure, rounds=1)
-    for name, target, (reference, ours) in (("T8", 15, wall), ("T8.1", None, spent)):
-        unit = "wall" if name == "T8" else "CPU of all threads"
-        ratio = reference / ours
-        table(
-            name,
-            f"file -> tape, 340k rows, {unit}",
-            f"to_pylist + fromisoformat ({reference * 1e3:.0f} ms)",
-            f">= {target}x" if target else "",
-            f"{ratio:.0f}x",
-            ratio >= target if target else None,
-        )
-
-
-BIG = """
-import sys
-from pathlib import Path
-from replay.timeline import Timeline
-from replay.traces import open
-timeline = Timeline.build(open(sys.argv[1]))
-status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-print(len(timeline), status["VmHWM"].split()[0])
-"""
-
-
-def test_t8_memory(benchmark, table, tmp_path):
-    write(whole_set(alerts=10_000_000), tmp_path / "big", form="parquet")
-
-    def measure():
-        command = [sys.executable, "-c", BIG, str(tmp_path / "big")]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    count, peak_kib = benchmark.pedantic(measure, rounds=1).split()
-    assert int(count) == 10_000_000
-    mib = int(peak_kib) / 1024
-    table("T8.2", "file -> tape, 10M rows, peak", "", "<= 1024 MiB", f"{mib:.0f} MiB", mib <= 1024)
 
 
 def digest(timeline, playback=None, **script):
