@@ -72,7 +72,7 @@ def write_stack(
         RuleFileError: The rules are bad, or cannot be rescaled.
         UsageError: The speed does not fit, or the folder cannot be written.
     """
-    factor = Fraction(speed)
+    factor = Fraction(repr(speed))
     done = rescale(read_text(file), factor, file, milliseconds(scrape))
 
     def scaled(text: str) -> str:

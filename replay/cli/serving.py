@@ -184,10 +184,13 @@ def _live(options: dict[str, Any], speed: str, server: Server) -> LiveRules:
     from replay.errors import UsageError
     from replay.live import LiveRules
     from replay.plugins import load
+    from replay.web import parse_address
 
     factor = parse_speed(speed)
     if factor == "max":
         raise UsageError("Live rules need a speed that Prometheus can follow.", "--speed 60")
+    if options["alertmanager"]:
+        parse_address(options["alertmanager"])
     run = uuid.uuid4().hex[:12]
     write_stack = load("alert_replay.stacks", "prometheus", "stack")
     stack = write_stack(
