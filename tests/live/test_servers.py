@@ -17,7 +17,8 @@ SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 JOBS = ("Job4", "Job7")
 GRID = ("--scrape", "30s", "--interval", "30s", "--zero", "two-step")
 # how far counters are extrapolated depends on where evaluations fall between scrapes, so that a
-# threshold that few alerts can reach is reached or not by chance
+# threshold that few alerts can reach is reached or not by chance; what is over within an
+# Alertmanager's group_wait is never told by it
 RULES = """
 groups:
 - name: nodes
@@ -33,12 +34,14 @@ groups:
     expr: |
       sum by (job_id, ip) (llm_alert_events_total)
         / on (job_id) group_left () sum by (job_id) (llm_alert_events_total) > 0.08
+    keep_firing_for: 2m
   - alert: Moves
     expr: sum by (job_id, ip) (rate(llm_alert_events_total[2m])) > 0
     keep_firing_for: 1m
   - alert: Rises
     expr: |
       sum by (job_id, ip) (llm_alert_events_total - llm_alert_events_total offset 5m) >= 3
+    keep_firing_for: 2m
   - alert: Job
     expr: sum by (job_id) (llm_alert_events_total) > 100
 """
