@@ -145,9 +145,11 @@ def _sum_in_layers(vector: Vector, groups: Groups) -> Floats:
     low = np.zeros_like(high)
     by_rank = np.argsort(rank, kind="stable")
     for rows in np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, rank.max() + 1))):
-        place = of[rows]
-        high[place], low[place] = sums.add(values[order[rows]], high[place], low[place])
-    return high + low
+        place, added, before = of[rows], values[order[rows]], high[of[rows]]
+        after = before + added
+        low[place] += sums.lost_in(before, added, after)  # no group comes twice in a layer
+        high[place] = after
+    return np.where(np.isinf(high), high, high + low)
 
 
 def _stable(keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["add", "mean", "moving_mean", "total", "variance"]
+__all__ = ["add", "lost_in", "mean", "moving_mean", "total", "variance"]
 
 Floats = "NDArray[np.float64]"
 
@@ -34,12 +34,23 @@ def total(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.
     with np.errstate(all="ignore"):
         running = np.add.accumulate(values, axis=-1)
         before = np.concatenate([np.zeros_like(values[..., :1]), running[..., :-1]], axis=-1)
-        larger = np.abs(before) >= np.abs(values)
-        lost = np.where(larger, (before - running) + values, (values - running) + before)
+        lost = lost_in(before, values, running)
         lost[np.isinf(running)] = 0.0
         low = np.add.accumulate(lost, axis=-1)[..., -1]
         end = running[..., -1]
         return end, np.where(np.isinf(end), 0.0, low)
+
+
+def lost_in(
+    first: NDArray[np.float64], second: NDArray[np.float64], total_: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What rounding took from sums, exactly; NaN where they are infinite.
+
+    Without a branch (D. E. Knuth, The Art of Computer Programming, volume 2, 4.2.2, theorem B).
+    """
+    virtual = total_ - first
+    lost: NDArray[np.float64] = (first - (total_ - virtual)) + (second - virtual)
+    return lost
 
 
 def add(
