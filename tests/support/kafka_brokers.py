@@ -205,6 +205,10 @@ class OldBroker(socketserver.BaseRequestHandler):
     """One connection to a broker of long ago: no idempotence, and topics only if it has them."""
 
     def handle(self):
+        with contextlib.suppress(OSError):  # the client hung up
+            self.answer()
+
+    def answer(self):
         stream = self.request.makefile("rwb")
         while len(head := stream.read(4)) == 4:
             body = stream.read(struct.unpack(">i", head)[0])

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Confluent"]
 
 FETCH_WAIT_MS = 50
+_MOMENT_S = 0.1
+_MOMENTS = 10
 
 _NEVER = {
     ck.KafkaError.INVALID_RECORD,
@@ -259,9 +261,21 @@ class _Producer:
                 self._made.purge()
                 self._made.flush(1)
 
+    def _why(self) -> ck.KafkaError | None:
+        """Why this producer is lost: told to the ear, or raised by the next poll, a moment later."""
+        for _ in range(_MOMENTS):
+            if self._ear.fatal is not None:
+                break
+            try:
+                self._made.poll(_MOMENT_S)
+            except ck.KafkaException as error:
+                told: ck.KafkaError = error.args[0]
+                return told
+        return self._ear.fatal
+
     def _failed(self, error: ck.KafkaError) -> LostError | TransportError:
         if error.code() == ck.KafkaError._FATAL:  # noqa: SLF001 - a public name of the library
-            error = self._ear.fatal or error  # why it is lost is told to the ear alone
+            error = self._why() or error
         if error.code() == ck.KafkaError._UNSUPPORTED_FEATURE:  # noqa: SLF001 - as above
             return unreachable(self._settings, error.str(), waited=False)
         if error.code() in _NEVER:
