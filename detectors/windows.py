@@ -50,6 +50,8 @@ class Lately:
         """The node did it at ``at``, which never goes back; say whether it had not done it lately."""
         newest, before = self._newest, at - self._window
         last = newest.get(node)
+        if last == at:
+            return False
         newest[node] = at
         newest.move_to_end(node)
         while newest[next(iter(newest))] < before:

@@ -21,7 +21,7 @@ NAMES = tuple(
     for point in installed(DETECTORS)
     if point.value.startswith("detectors.") and not point.value.startswith("detectors.rules.")
 )
-TARGET = 3.0  # microseconds per alert, the median built-in
+TARGET = 3.0  # microseconds per alert, the median built-in less the loop that feeds it
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,9 @@ def test_cost_per_alert(benchmark, messages, table):
     middle = statistics.median(costs.values())
     table(
         "D",
-        f"{middle:.2f} us/alert, median",
-        "-",
+        f"{middle - loop:.2f} us/alert, median beyond silent",
+        f"{middle:.2f} us with the host's loop and clock",
         f"<= {TARGET:g} us",
-        f"{middle:.2f}",
-        middle <= TARGET,
+        f"{middle - loop:.2f}",
+        middle - loop <= TARGET,
     )
