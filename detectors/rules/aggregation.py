@@ -140,12 +140,12 @@ def _sum_in_layers(vector: Vector, groups: Groups) -> Floats:
     of = groups.of[order]
     begins = np.searchsorted(of, np.arange(len(groups.labels)))
     rank = np.arange(len(of)) - begins[of]
-    values = np.where(vector.present, vector.values, 0.0)
-    high = np.zeros((len(groups.labels), values.shape[1]))
+    high = np.zeros((len(groups.labels), vector.values.shape[1]))
     low = np.zeros_like(high)
     by_rank = np.argsort(rank, kind="stable")
     for rows in np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, rank.max() + 1))):
-        place, added, before = of[rows], values[order[rows]], high[of[rows]]
+        place, before = of[rows], high[of[rows]]
+        added = np.where(vector.present[order[rows]], vector.values[order[rows]], 0.0)
         after = before + added
         low[place] += sums.lost_in(before, added, after)  # no group comes twice in a layer
         high[place] = after

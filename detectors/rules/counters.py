@@ -120,19 +120,21 @@ class Census:
         there = np.flatnonzero(self._shown <= grid[-1]) if len(grid) else np.zeros(0, np.int64)
         rank = np.full(self.size, -1)
         rank[there] = np.arange(len(there))
-        values = np.zeros((len(there), len(grid)))
         moments = grid / 1000.0
         end = int(np.searchsorted(self._at, moments[-1], side="right")) if len(grid) else 0
         row, column = rank[self._row[:end]], np.searchsorted(moments, self._at[:end], side="left")
-        np.add.at(values, (row, column), 1.0)
-        np.cumsum(values, axis=1, out=values)
+        shape = len(there), len(grid)
+        alerts = np.bincount(row * shape[1] + column, minlength=shape[0] * shape[1])
+        values = np.cumsum(alerts.reshape(shape), axis=1, dtype=np.float64)
         shown = self._shown[there]
+        first = np.searchsorted(grid, shown)
         if self._two_step:
-            values[grid == shown[:, None]] = 0.0
+            begun = np.flatnonzero(grid[first] == shown) if len(grid) else first
+            values[begun, first[begun]] = 0.0
         names = [self._names[number] for number in there.tolist()]
         bare, metric = _bare(self._job, names), (NAME, METRIC)
         labels = [(metric, *pairs) for pairs in bare]
-        block = Block.growing(labels, grid, values, np.searchsorted(grid, shown))
+        block = Block.rising(labels, grid, values, first)
         block.tell(
             bare,
             {

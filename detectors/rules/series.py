@@ -149,6 +149,21 @@ class Block:
             values = np.where(before, start[:, None], values)
         return cls(labels, grid, None, values, first)
 
+    @classmethod
+    def rising(
+        cls,
+        labels: list[Labels],
+        grid: NDArray[np.int64],
+        values: NDArray[np.float64],
+        first: NDArray[np.int64],
+    ) -> Self:
+        """Build as :meth:`growing` does, from series that never fall and are 0 before they begin."""
+        if len(grid):
+            np.maximum(values, values[np.arange(len(first)), first][:, None], out=values)
+        block = cls(labels, grid, None, values, first)
+        block._falling = False
+        return block
+
     def _flattened(self) -> _Flat:
         if self._flat is None:
             if self.filled is None or self.first is None:
