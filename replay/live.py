@@ -21,7 +21,7 @@ from replay.messages import AlertSlice, JobStarted, TimedVerdict
 from replay.observer import Observer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from replay.engine import Player
     from replay.messages import Message
@@ -85,6 +85,7 @@ class LiveRules(Observer):
         step_s: Wall seconds between two evaluations.
         delay_s: Wall seconds that an Alertmanager in between may wait.
         patience_s: Wall seconds to wait for the first scrapes.
+        about: What else the report should know: the rule file, the zero policy.
         unix_ns: Wall time.
 
     Attributes:
@@ -102,6 +103,7 @@ class LiveRules(Observer):
         step_s: float = 0.25,
         delay_s: float = 0.0,
         patience_s: float = 60.0,
+        about: Mapping[str, str] | None = None,
         unix_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.names = (DETECTOR, *(f"{DETECTOR}:{alert}" for alert in alerts))
@@ -109,6 +111,7 @@ class LiveRules(Observer):
         self.step_s = step_s
         self.delay_s = delay_s
         self.patience_s = patience_s
+        self.about = dict(about or {})
         self.counts: Counter[str] = Counter()
         self._label = label
         self._unix_ns = unix_ns
@@ -218,6 +221,7 @@ class LiveRules(Observer):
         """
         with self._lock:
             return {
+                **self.about,
                 "run": self.run,
                 "scrapes": self._scrape_count,
                 "notices": dict(sorted(self.counts.items())),

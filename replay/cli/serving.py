@@ -215,6 +215,13 @@ def _live(options: dict[str, Any], speed: str, server: Server) -> LiveRules:
         step_s=stack.step_s,
         delay_s=stack.delay_s,
         patience_s=options["wait_for_prometheus"],
+        about={
+            "rules": options["live_rules"],
+            "zero": options["zero"],
+            "scrape": options["scrape"],
+            "interval": options["interval"],
+            "alertmanager": options["alertmanager"],
+        },
     )
 
 
@@ -290,9 +297,10 @@ def sentences(live: Mapping[str, Any]) -> Iterator[str]:
     counts = dict(live["notices"])
     taken = counts.pop("taken", 0)
     left = ", ".join(f"{number} {why}" for why, number in counts.items())
-    yield f"Prometheus scraped {live['scrapes']} times and told {taken} changes" + (
-        f"; left out: {left}" if left else ""
-    )
+    yield (
+        f"live rules {live['rules']}, zero {live['zero']}: Prometheus scraped {live['scrapes']} times"
+        f" and told {taken} changes"
+    ) + (f"; left out: {left}" if left else "")
     words = {
         "rule_s": ("rule", "trace s"),
         "grid_s": ("grid", "trace s"),

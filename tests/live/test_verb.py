@@ -79,7 +79,7 @@ def test_an_interrupt_ends_the_wait_for_prometheus(rules, tmp_path):
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=30)
         assert process.returncode == 130, log.read_text()
-    assert b"Prometheus scraped 0 times" in out
+    assert b"zero none: Prometheus scraped 0 times" in out
     assert "Traceback" not in log.read_text()
 
 
