@@ -192,7 +192,16 @@ class Detector(ABC):
         """Take in all alerts of one instant; override for speed, with the same verdicts."""
         verdicts: list[Verdict] = []
         for alert in batch.alerts:
-            verdicts.extend(self.observe(alert))
+            said = self.observe(alert)
+            try:
+                verdicts.extend(said)
+            except TypeError:
+                if isinstance(said, Verdict):
+                    name = type(self).__name__
+                    raise TypeError(
+                        f"{name}.observe gave one verdict, not many: yield it"
+                    ) from None
+                raise
         return verdicts
 
     def advance(self, now: float) -> Iterable[Verdict]:  # noqa: ARG002 - subclasses use it

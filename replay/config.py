@@ -273,7 +273,9 @@ def _read(item: Field[Any], key: str, value: Any, origin: str) -> Any:
         value = value.split()
     try:
         return read(value)
-    except (TypeError, ValueError, UsageError) as error:
+    except UsageError as error:
+        raise ConfigError(f"{origin}: {key}: {error.what}", error.remedy) from error
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"{origin}: {key} is {value!r}, not {wanted}.") from error
 
 

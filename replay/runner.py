@@ -21,12 +21,21 @@ import replay.traces
 from replay.api import Detector
 from replay.config import MAX, MEMORY, RunConfig, parse_speed, to_toml
 from replay.engine import Playback, Player
-from replay.errors import UsageError
+from replay.errors import TransportError, UsageError
 from replay.host import Cost, Host, Tally
 from replay.messages import AlertSlice
 from replay.observer import Observer
 from replay.plugins import DetectorSpec, options_of, parse_detectors
-from replay.scoring import LabelMap, Policy, Score, VerdictLog, onsets_beside, score
+from replay.scoring import (
+    Gate,
+    LabelMap,
+    Policy,
+    Score,
+    VerdictLog,
+    check,
+    onsets_beside,
+    score,
+)
 from replay.timeline import Timeline
 from replay.transports import open_pipe
 from replay.transports.memory import Channel
@@ -298,6 +307,24 @@ class Replay:
         names = self._names
         return self.trace, VerdictLog.of(self.trace, current, names), self._policy, names
 
+    def check_gates(self) -> None:
+        """Hold the gates against a blank score: what they name shows before the run, not after.
+
+        Raises:
+            UsageError: A gate makes no sense, or names what will not be scored.
+        """
+        gates = [Gate.parse(text) for text in self.config.fail_if]
+        if self.config.speed != MAX:  # what a clock says is known only when it has run
+            gates = [gate for gate in gates if not gate.is_of_the_wall]
+        if not gates:
+            return
+        trace, log, policy, names = self.standing()
+        onsets = onsets_beside(trace.source)
+        check(
+            score(trace, log, policy=replace(policy, resamples=0), detectors=names, onsets=onsets),
+            gates,
+        )
+
     @property
     def _names(self) -> list[str]:
         """Whoever says verdicts, in declared order."""
@@ -342,6 +369,11 @@ class Replay:
         try:
             with pipe.sink:
                 played = self.player.play()
+        except TransportError:
+            consumer.join()
+            if failure:  # then nobody read any more, and this is why
+                raise failure[0] from None
+            raise
         finally:
             consumer.join()
         if failure:
@@ -466,14 +498,14 @@ def prepare(
 
 def run(
     trace: Trace | str | Path,
-    detectors: Iterable[str | type[Detector] | DetectorSpec] = DEFAULT,
+    detectors: str | Iterable[str | type[Detector] | DetectorSpec] = DEFAULT,
     **settings: Any,
 ) -> Run:
     """Replay a trace into detectors and score them.
 
     Args:
         trace: A trace, or where to find one.
-        detectors: Names with options (``"burst:window=30"``), classes, or specs.
+        detectors: One or more names with options (``"burst:window=30"``), classes, or specs.
         **settings: Fields of :class:`replay.config.RunConfig`, such as ``speed=10``.
 
     Raises:
@@ -496,7 +528,8 @@ def run(
         config = RunConfig(path=opened.source, **settings)
     except TypeError as error:
         raise UsageError(f"run() takes no such setting: {error}.") from error
-    return Replay(opened, [_spec(detector) for detector in detectors], config).play()
+    chosen = [detectors] if isinstance(detectors, str) else detectors
+    return Replay(opened, [_spec(detector) for detector in chosen], config).play()
 
 
 def _spec(detector: str | type[Detector] | DetectorSpec) -> DetectorSpec:

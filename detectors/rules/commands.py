@@ -82,8 +82,8 @@ def check(file: str, *, as_json: bool, **given: Any) -> None:
             }
         )
         return
-    for remark in remarks:
-        print_line(f"{file}:{remark.line}: {remark.rule}: {remark.text}")
+    for line in _remarks(program):
+        print_line(line)
     print_line(
         f"{len(program.file.groups)} groups, {alerts} alerting rules, "
         f"{len(program.file.rules) - alerts} recording rules, {len(remarks)} warnings"
@@ -134,6 +134,8 @@ def run(file: str, path: str, jobs: tuple[str, ...], **given: Any) -> None:
     phases, where = given.pop("phases"), given.pop("verdicts")
     about = _about(program, comparable=not jobs)
     note(_told(program))
+    for line in _remarks(program):
+        note(line)
     scores = [
         _scored(trace, program.shifted(offset), policy, about | {"eval_offset_ms": offset}, where)
         for offset in _offsets(settings, phases)
@@ -142,6 +144,16 @@ def run(file: str, path: str, jobs: tuple[str, ...], **given: Any) -> None:
         _show_phases(scores, as_json=given["as_json"])
         return
     publish(scores[0], given)
+
+
+def _remarks(program: Program) -> list[str]:
+    """What is most likely not meant."""
+    from detectors.rules.lint import lint
+
+    return [
+        f"{program.file.path}:{remark.line}: {remark.rule}: {remark.text}"
+        for remark in lint(program)
+    ]
 
 
 def _settings(given: dict[str, Any]) -> Settings:

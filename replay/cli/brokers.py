@@ -17,6 +17,25 @@ if TYPE_CHECKING:
 
 __all__ = ["kafka_options", "settings_of", "through"]
 
+
+class Duration(click.ParamType[float]):
+    """A number of seconds, or of another unit that is named."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None
+    ) -> float:
+        """Read it.
+
+        Raises:
+            UsageError: It is none.
+        """
+        from replay.timeline.schedule import seconds
+
+        return seconds(value)
+
+
 _OPTIONS = (
     click.option(
         "--kafka-client",
@@ -32,9 +51,9 @@ _OPTIONS = (
     ),
     click.option(
         "--wait-for-broker",
-        type=float,
-        metavar="S",
-        help="Wall seconds to wait for a broker. [default: 30]",
+        type=Duration(),
+        metavar="T",
+        help="Wall time to wait for a broker. [default: 30s]",
     ),
 )
 
@@ -74,7 +93,7 @@ def through(url: str, options: dict[str, Any]) -> str:
     query = urlencode({key: value for key, value in said.items() if value not in {None, ""}})
     if not url.lower().startswith("kafka:"):
         if query:
-            raise UsageError(f"--via {url} has no broker.", "--via kafka://host:port/topic")
+            raise UsageError(f"--via {url} is not on Kafka.", "--via kafka://host:port/topic")
         return url
     settings_of(url, options)  # what does not fit is told before the trace is read
     if not query:

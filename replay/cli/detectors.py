@@ -280,7 +280,7 @@ def new(name: str, folder: Path, as_json: bool) -> None:
         print_json({"schema": 1, "detector": f"{detector}:{cls}", "files": [str(f) for f in files]})
         return
     print_line(f"Wrote {detector} and {test}.")
-    note(f"Next: python -m pytest {test}")
+    note(f"Next: python -m pytest {test} (after: pip install pytest)")
     note(f"      alert-replay detectors show {detector}:{cls}")
 
 

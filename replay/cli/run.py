@@ -129,6 +129,7 @@ def run(ctx: click.Context, /, **options: Any) -> None:
         if options["dry_run"]:
             _plan(replay, as_json=options["as_json"])
             return
+        _make_sure(replay, options["out"])
         if served is not None:
             served.watch(replay)
         done = _play(replay, watch)
@@ -152,6 +153,8 @@ def _config(ctx: click.Context, options: dict[str, Any]) -> RunConfig:
     config, _ = load(said, os.environ, Path.cwd(), options["config"])
     if not config.path:
         raise UsageError("Which trace?", "alert-replay run data/sample")
+    if config.start_paused and not (_terminal() or options["dry_run"]):
+        raise UsageError("Nobody is there to press the space key.", "a terminal for --start-paused")
     return replace(config, via=through(config.via, options))
 
 
@@ -169,6 +172,10 @@ def _warn(replay: Replay) -> None:
         note(f"{trace.findings.warnings} warnings; see: alert-replay validate {trace.source}")
     if facts.left_out:
         note(f"{facts.left_out} alerts are left out by the filters")
+    if facts.left_out and not len(replay.timeline):
+        raise UsageError(
+            "The filters leave no alert to replay.", "a pattern for the whole word: --kind 'xid_.*'"
+        )
 
 
 def _plan(replay: Replay, *, as_json: bool) -> None:
@@ -189,6 +196,16 @@ def _plan(replay: Replay, *, as_json: bool) -> None:
     print_table(["<", ""], [(key, _figure(value)) for key, value in facts.items()])
 
 
+def _make_sure(replay: Replay, out: Path | None) -> None:
+    """Refuse, before it is played, what could not be kept or judged after it."""
+    replay.check_gates()
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"The run cannot be kept in {out}: {error.strerror}.") from error
+
+
 def _figure(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
@@ -199,9 +216,12 @@ def _play(replay: Replay, watch: Watch) -> Run:
     """Play; Ctrl-C ends early and cleanly, a second one at once."""
 
     def stop(*_: object) -> None:
-        watch.interrupted = True
         signal.signal(signal.SIGINT, before)
+        if replay.player.state().status == "ready":  # there is nothing to report yet
+            raise KeyboardInterrupt
+        watch.interrupted = True
         replay.player.stop()
+        note("Stopping; Ctrl-C again to end at once, without a report.")
 
     before = signal.signal(signal.SIGINT, stop)
     try:

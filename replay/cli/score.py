@@ -71,6 +71,10 @@ def score(ctx: click.Context, /, **given: Any) -> None:
     else:
         raise UsageError("Which verdicts?", "--verdicts FILE, or --from kafka://host:port/verdicts")
     truth = given["truth"]
+    if not (declared or len(log)):
+        raise UsageError(
+            "There is no verdict to score.", "--detectors NAME for one that said nothing"
+        )
     result = judge(
         trace,
         log,

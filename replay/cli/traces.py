@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,12 +82,27 @@ def convert(
 
     trace = _read(source, form, lenient)
     written = traces.write(trace, target, to)
+    _take_onsets_along(source, written)
     counts = {"jobs": len(trace), "events": trace.events.num_rows}
     if as_json:
         print_json({"schema": SCHEMA, "written": str(written), **counts, **_said(trace.findings)})
     else:
         print_line(f"{written}: {counts['jobs']} jobs, {counts['events']} events")
         note(f"Next: alert-replay validate {written}")
+
+
+def _take_onsets_along(source: str, written: Path) -> None:
+    """Copy the ``truth.json`` of a synthetic trace's folder into the new one."""
+    from replay.scoring import onsets_beside
+
+    if source.startswith("hf://") or onsets_beside(source) is None:
+        return
+    old = Path(source)
+    truth = (old if old.is_dir() else old.parent) / "truth.json"
+    if written.is_dir():
+        shutil.copyfile(truth, written / truth.name)
+    else:
+        note(f"The onsets in {truth} stay there: name them with score --truth {truth}")
 
 
 @click.command()

@@ -48,7 +48,7 @@ class Watch(Observer):
 
     Args:
         jsonl: Print verdicts as JSON lines, all of them.
-        quiet: Print neither verdicts nor progress.
+        quiet: Print neither verdicts nor progress; keys work all the same.
         terminal: Somebody is there: show progress and listen to keys.
     """
 
@@ -56,7 +56,7 @@ class Watch(Observer):
         self.interrupted = False
         self._jsonl = jsonl
         self._quiet = quiet and not jsonl
-        self._terminal = terminal and not self._quiet
+        self._terminal = terminal
         self._lock = threading.Lock()
         self._said = 0
         self._truth = False
@@ -73,6 +73,7 @@ class Watch(Observer):
         with contextlib.ExitStack() as stack:
             if self._terminal:
                 stack.enter_context(Keys(self._press))
+            if self._terminal and not self._quiet:
                 stack.enter_context(self._progress(replay.player))
             yield
         if self._said > SHOWN and not self._jsonl:
@@ -99,7 +100,7 @@ class Watch(Observer):
         said = timed.verdict
         what = "blames" if said.action == "raise" else "clears"
         parts = [
-            f"T+{clock(timed.at)}",
+            f"T{'' if timed.at < 0 else '+'}{clock(timed.at)}",
             timed.job,
             timed.detector,
             what,

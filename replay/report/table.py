@@ -173,7 +173,7 @@ def _notes(score: Score, shown: tuple[str, ...], *, leaderboard: bool) -> Iterat
             for name, scored in score.detectors.items()
             if key in scored.intervals
         }
-        found = [f"{name} {share:.1%}" for name, share in shares.items() if share > 0]
+        found = [f"{name} {share:.2%}" for name, share in shares.items() if share > 0]
         if found:
             yield f"{key} is undefined in some of the resamples: {', '.join(found)}"
     for name, scored in score.detectors.items():

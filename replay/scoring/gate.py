@@ -27,6 +27,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 _GATE = re.compile(
     r"(?:(?P<detector>.+?)\s*:\s*)?(?P<metric>\S+?)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>\S+)"
 )
+_WALL = re.compile(r".*_ms_.*|live_1x_.*")
 _LESS = re.compile(
     r"(job_)?(fp|fn)|fpr|latency_.*|job_latency_.*|rmdd_.*|km_median_.*|km_rmst_.*|cost|.*false_alarm.*"
     r"|collateral_per_hit|.*_raised|earliness_mean|.*_ms_.*|live_1x_.*|late_.*|early_verdicts"
@@ -98,6 +99,11 @@ class Gate:
         if not found or limit is None:
             raise UsageError(f"{text!r} is not a gate.", '"f1 < 0.8" or "burst: f1 < 0.8"')
         return cls(found["metric"], found["sign"], limit, found["detector"])
+
+    @property
+    def is_of_the_wall(self) -> bool:
+        """Whether its metric is about wall time, and exists in live scores only."""
+        return _WALL.fullmatch(self.metric) is not None
 
     def check(self, score: Score) -> Iterator[GateResult]:
         """Hold it against every detector it is for.

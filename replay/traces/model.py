@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -135,7 +136,7 @@ class Trace:
             if job_id not in index:
                 raise UsageError(
                     f"There is no job {job_id!r} in {self.source or 'this trace'}.",
-                    f"one of: {', '.join(list(index)[:10])}" if index else "",
+                    _known(job_id, list(index)),
                 )
         keep = sorted({index[job_id] for job_id in wanted})
         bounds = self.bounds
@@ -146,6 +147,14 @@ class Trace:
         )
         events = events.set_column(0, EVENTS.field("job"), pa.array(numbers, pa.int32()))
         return replace(self, jobs=tuple(self.jobs[i] for i in keep), events=events)
+
+
+def _known(job_id: str, known: list[str]) -> str:
+    """The job that may have been meant; else the first ones that there are."""
+    folded = {each.casefold(): each for each in known}
+    if near := difflib.get_close_matches(job_id.casefold(), folded, n=1):
+        return folded[near[0]]
+    return f"one of {', '.join(known[:10])}{', ...' if len(known) > 10 else ''}" if known else ""
 
 
 def _plain(events: pa.Table) -> pa.Table:

@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import subprocess
 import sys
 
@@ -92,11 +93,18 @@ def test_a_crashing_detector_is_named_and_the_others_go_on(call, culprit, tmp_pa
         (["run", "{trace}", "--speed", "0"], 2, "speed '0' is not a positive number."),
         (["run", "{trace}", "--schedule", "pool:0"], 2, "pool:0"),
         (["run", "{trace}", "--kind", "("], 2, "("),
-        (["run", "{trace}", "--duration", "long"], 2, "duration is 'long'"),
+        (["run", "{trace}", "--duration", "long"], 2, "duration: 'long' is not a duration"),
         (["run", "{trace}", "--label-map", "normal"], 2, "'normal' is not LABEL=MEANING."),
         (["run", "{trace}", "--label-map", "normal=negative", "--strict-labels"], 2, "faulty"),
         (["run", "{trace}", "--json", "--jsonl"], 2, "--json and --jsonl"),
         (["run", "{trace}", "--config", "none.toml"], 2, "none.toml cannot be read as TOML"),
+        (["run", "{trace}", "--start-paused"], 2, "Nobody is there to press the space key."),
+        (["run", "{trace}", "--kind", "xi"], 2, "The filters leave no alert to replay."),
+        (["run", "{trace}", "--fail-if", "burst: recal < 0.2"], 2, "There is no metric 'recal'."),
+        (["run", "{trace}", "--fail-if", "brust: f1 < 0.2"], 2, "names the detector 'brust'"),
+        (["run", "{trace}", "--fail-if", "f1 is low"], 2, "'f1 is low'"),
+        (["run", "{trace}", "--out", "{trace}/sub"], 2, "The run cannot be kept in"),
+        (["run", "{trace}", "--wait-for-broker", "soon"], 2, "'soon' is not a duration."),
         (["rnu"], 2, "There is no verb 'rnu'. Did you mean 'run'?"),
         (["run", "{trace}", "--sped", "10"], 2, "--speed"),
     ],
@@ -217,9 +225,33 @@ def test_ctrl_c_gives_a_partial_result(culprit):
     assert "Traceback" not in screen
 
 
+def test_ctrl_c_ends_the_wait_for_a_broker(culprit):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"kafka://127.0.0.1:{deaf.getsockname()[1]}/alerts"
+        code, screen = terminal(
+            *("run", culprit, "--via", url, "--kafka-client", "kafka-python"),
+            until=[b"11 alerts"],
+            keys=[signal.SIGINT],
+        )
+    assert code == 130
+    assert "Traceback" not in screen
+
+
+def test_who_stops_reading_is_not_a_service_that_failed(culprit):
+    command = [sys.executable, "-m", "replay", "run", culprit, "-d", "loudest", "--no-baselines"]
+    with subprocess.Popen(
+        [*command, "--jsonl", "--speed", "1000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        told = process.stderr.read().decode()
+    assert process.returncode == 1
+    assert "Nobody reads" not in told
+    assert "Traceback" not in told
+
+
 def test_truth_and_speed_keys(culprit):
     code, screen = terminal(
-        "run", culprit, "-d", BURST, "--speed", "5",
+        "run", culprit, "-d", BURST, "--speed", "10",
         until=[b"playing", b"playing"], keys=[b"t", b"\x1b[A"],
     )  # fmt: skip
     assert code == 0

@@ -37,7 +37,7 @@ def test_the_nearest_word_wins(tmp_path):
     [
         ("sped = 10", "there is no setting 'sped'.  Try: 'speed'"),
         ("seed = true", "seed is True, not a whole number."),
-        ('hold = "long"', "hold is 'long', not a number of seconds."),
+        ('hold = "long"', "hold: 'long' is not a duration.  Try: 90, 90s, 1.5m, 2h or 250ms"),
         ("detector = [1]", "detector is [1], not a list of texts."),
         ('lenient = "maybe"', "lenient is 'maybe', not true or false."),
         ("speed = 0", "speed '0' is not a positive number.  Try: --speed 10, or --speed max"),

@@ -249,3 +249,15 @@ def test_one_detector_cannot_date_or_change_anothers_input(job, echo, feed):
     said = [timed for message in messages for timed in host.feed(message)]
     assert "read-only" in str(host.tally.failures[0])
     assert said[0].verdict.evidence == (0,)
+
+
+def test_observe_that_returns_a_verdict_is_told_to_yield_it(job, diary):
+    class Returns(Detector):
+        def observe(self, alert):
+            return Verdict(alert.node)
+
+    host = JobHost([DetectorSpec.of(Returns)], diary)
+    for message in stream(job, [(0.0, "a", "x")], end=9.0):
+        host.feed(message)
+    (failure,) = host.tally.failures
+    assert "Returns.observe gave one verdict, not many: yield it" in str(failure)

@@ -96,7 +96,7 @@ def test_a_leaderboard_is_best_first_with_intervals():
         ("none", "-\n0.100 to ∞"),
     )
     assert shown.dim == (1,)
-    assert "f1 is undefined in some of the resamples: low 50.0%" in shown.notes
+    assert "f1 is undefined in some of the resamples: low 50.00%" in shown.notes
 
 
 def test_a_latency_over_hits_says_how_many():

@@ -22,6 +22,7 @@ from ceiling import measure
 
 from detectors.learned import SHIPPED
 from replay.bench import bench
+from replay.errors import ReplayError
 from replay.scoring import Policy
 from replay.traces.synth import make
 
@@ -129,4 +130,7 @@ def interval(values: Iterable[float | None]) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except ReplayError as error:
+        sys.exit(str(error))

@@ -113,6 +113,17 @@ def test_convert_in_every_direction(verb, good, tmp_path):
             assert open_trace(twice) == trace
 
 
+def test_convert_takes_onsets_along_into_a_folder(verb, tmp_path):
+    made = tmp_path / "made"
+    assert verb("synth", made, "--preset", "quiet", "--jobs", "2", "--to", "jsonl")[0] == 0
+    folder = tmp_path / "tables"
+    assert verb("convert", made, folder, "--to", "parquet")[0] == 0
+    assert (folder / "truth.json").read_bytes() == (made / "truth.json").read_bytes()
+    code, _, err = verb("convert", made, tmp_path / "alone.jsonl")
+    assert code == 0
+    assert f"name them with score --truth {made / 'truth.json'}" in err
+
+
 def test_convert_knows_a_file_of_lines_by_its_name(verb, good, tmp_path):
     target = tmp_path / "out.jsonl.zst"
     code, out, _ = verb("convert", "one_event", target, "--json")
