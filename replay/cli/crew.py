@@ -79,6 +79,7 @@ def together(
     Raises:
         ReplayError: What the first of them that failed raised; the others end cleanly.
         TransportError: One was killed. The others go on, and its work is theirs.
+        KeyboardInterrupt: They were stopped before they had reached a broker.
     """
     crew = [_Hand(order, number) for number in range(1, count + 1)]
 
@@ -96,6 +97,8 @@ def together(
     for hand in crew:
         if hand.error is not None:
             raise hand.error
+    if any(hand.interrupted for hand in crew):
+        raise KeyboardInterrupt
     works = [hand.work for hand in crew if hand.work is not None]
     if len(works) < count:
         raise TransportError(
@@ -128,6 +131,7 @@ class _Hand:
         self.so_far = Work()
         self.work: Work | None = None
         self.error: ReplayError | None = None
+        self.interrupted = False
         self.ear, mouth = context.Pipe(duplex=False)
         self._process: SpawnProcess = context.Process(
             target=_work, args=(order, number, mouth), name=f"worker-{number}"
@@ -151,7 +155,9 @@ class _Hand:
             self._process.join()
             self.ear.close()
             return False
-        if isinstance(word, ReplayError):
+        if word is None:
+            self.interrupted = True
+        elif isinstance(word, ReplayError):
             self.error = word
         else:
             self.so_far, is_last = word
@@ -161,24 +167,24 @@ class _Hand:
 
 def _work(order: Order, number: int, mouth: connection.Connection) -> None:
     """Be one worker."""
-    stopped = False
 
     def stop(*_: object) -> None:
-        nonlocal stopped
-        stopped = True
-        if worker is not None:
-            worker.stop()
+        if worker is None:  # still on the way to its broker
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            raise KeyboardInterrupt
+        worker.stop()
 
     worker: Worker | None = None
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     try:
         worker = worker_of(order, lambda text: note(f"worker {number}: {text}"))
-        if stopped:
-            worker.stop()
         with _telling(worker, mouth) if order.tells else contextlib.nullcontext():
             work = worker.run()
         mouth.send((work, True))
+    except KeyboardInterrupt:
+        mouth.send(None)
     except ReplayError as error:
         mouth.send(error)
 

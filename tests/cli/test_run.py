@@ -225,16 +225,31 @@ def test_ctrl_c_gives_a_partial_result(culprit):
     assert "Traceback" not in screen
 
 
-def test_ctrl_c_ends_the_wait_for_a_broker(culprit):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "{trace}", "--via", "{url}"),
+        ("detect", "--from", "{url}", "--to", "{url}-said", "--group", "g"),
+        ("detect", "--from", "{url}", "--to", "{url}-said", "--group", "g", "--workers", "2"),
+    ],
+    ids=["run", "detect", "two workers"],
+)
+def test_ctrl_c_ends_the_wait_for_a_broker(culprit, words):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
+        deaf.settimeout(60)
         url = f"kafka://127.0.0.1:{deaf.getsockname()[1]}/alerts"
-        code, screen = terminal(
-            *("run", culprit, "--via", url, "--kafka-client", "kafka-python"),
-            until=[b"11 alerts"],
-            keys=[signal.SIGINT],
-        )
-    assert code == 130
-    assert "Traceback" not in screen
+        words = [word.format(trace=culprit, url=url) for word in words]
+        with subprocess.Popen(
+            [sys.executable, "-m", "replay", *words, "--kafka-client", "kafka-python"],
+            stderr=subprocess.PIPE,
+        ) as process:
+            callers = [deaf.accept()[0] for _ in range(2 if "2" in words else 1)]
+            process.send_signal(signal.SIGINT)
+            told = process.stderr.read().decode()
+        for caller in callers:
+            caller.close()
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
 
 
 def test_who_stops_reading_is_not_a_service_that_failed(culprit):
