@@ -340,15 +340,16 @@ class _Coder:
         known = known[places]
         local[known] = places
         words = codes.astype(np.intp)  # which numpy follows several times faster than int32
-        coded = local.take(words)
-        rows = np.flatnonzero(coded < 0) if coded.min(initial=0) < 0 else np.zeros(0, np.intp)
-        if len(rows):
-            rows = rows[self._first_rows(words.take(rows))]
-            local[words[rows]] = np.arange(len(listed), len(listed) + len(rows))
-            coded = local.take(words)
-        new = codes[rows]
+        if len(known):
+            rows = np.flatnonzero(local.take(words) < 0)
+            if len(rows):
+                rows = rows[self._first_rows(words.take(rows))]
+        else:
+            rows = self._first_rows(words)
+        new = words[rows]
+        local[new] = np.arange(len(listed), len(listed) + len(new))
+        codes[:] = local.take(words)
         local[known] = local[new] = -1
-        codes[:] = coded
         return (*listed, *(self._names[code] for code in new.tolist())), rows
 
     def _first_rows(self, codes: NDArray[np.intp]) -> NDArray[np.int64]:

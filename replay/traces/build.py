@@ -110,7 +110,9 @@ class TraceBuilder:
         inspection = Inspection(rows, self.findings)
         ip, event = inspection.names("ip"), inspection.names("event")
         texts, ns = inspection.times()
-        at = inspection.offsets(texts, ns, np.frombuffer(self._starts, np.int64)[rows.job])
+        at = inspection.offsets(
+            texts, ns, np.frombuffer(self._starts, np.int64).take(rows.job.astype(np.intp))
+        )
         columns = [pa.array(rows.job), ip, texts, event, pa.array(at)]
         piece = pa.RecordBatch.from_arrays(columns, schema=EVENTS)
         good = _together(rows.job, inspection.bad, len(self._jobs))

@@ -36,11 +36,13 @@ class Rows:
         columns: :data:`EVENT_COLUMNS` as Arrow text of any sort, valid UTF-8; may hold nulls,
             which are refused.
         place: Where row ``i`` stands.
+        ns: The times in nanoseconds, int64[n], where the reader knows that all are times.
     """
 
     job: NDArray[np.int32]
     columns: Mapping[str, Column]
     place: Callable[[int], Place]
+    ns: NDArray[np.int64] | None = None
 
 
 class Inspection:
@@ -86,6 +88,8 @@ class Inspection:
         """The column of times, as written and in nanoseconds."""
         column = "event_time"
         texts = self.rows.columns[column].cast(pa.string())
+        if self.rows.ns is not None:
+            return texts, self.rows.ns
         nulls = _NONE
         if texts.null_count:
             nulls, texts = _mask(texts.is_null()), texts.fill_null("")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from replay.traces.files import PARQUET_MAGIC, head
 from replay.traces.findings import Place, named, shown
 from replay.traces.records import BadJsonError, load_json
 from replay.traces.texts import Column, as_names, as_text, misfit, utf8_faults
+from replay.traces.times import sound_times
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["read_parquet"]
 
-_ROWS = 1 << 17  # rows checked at once
+_ROWS = 1 << 17  # most rows checked at once
+_POOL = 1 << 15  # rows to put together where batches hold fewer
+_AHEAD = 1  # batches of them that may wait
+_FEW = 8  # bytes in the file for each time; below it, most times are told by a number
 _EVENT_KEYS = ("job_id", *EVENT_COLUMNS)
 _NAMES = ["job_id", "ip", "event"]  # read as dictionaries: few words, many rows
 _UNKNOWN, _REFUSED = -1, -2  # numbers of jobs that are not there
@@ -59,14 +64,36 @@ def read_parquet(paths: Sequence[Path], builder: TraceBuilder) -> None:
             raise TraceError(what, ", ".join(map(str, paths)), remedy=remedy)
     jobs = [table for table in tables[JOB_KEYS] if table.has_columns()]
     events = [table for table in tables[_EVENT_KEYS] if table.has_columns()]
-    for table in jobs if events else ():
-        _read_jobs(table, builder)
-    for table in events:
-        _read_events(table, builder)
+    with _ahead(_batches(events)) as coming:
+        _read_jobs(_reported(_batches(jobs if events else ()), findings), builder)
+        _read_events(_reported(coming, findings), builder)
 
 
-def _read_jobs(table: _Table, builder: TraceBuilder) -> None:
-    for batch in table.batches():
+def _batches(tables: Iterable[_Table]) -> Generator[_Batch | TraceError]:
+    """The batches of all tables; an error in place of what cannot be read of one."""
+    for table in tables:
+        try:
+            yield from table.batches()
+        except TraceError as error:
+            yield error
+
+
+def _reported(batches: Iterable[_Batch | TraceError], findings: Findings) -> Iterator[_Batch]:
+    """The batches without what cannot be read, which is reported.
+
+    Raises:
+        TraceError: There is something of the sort, and findings are strict.
+    """
+    for batch in batches:
+        if isinstance(batch, TraceError):
+            findings.caught(batch)
+        else:
+            batch.report(findings)
+            yield batch
+
+
+def _read_jobs(batches: Iterable[_Batch], builder: TraceBuilder) -> None:
+    for batch in batches:
         for row, record in enumerate(pa.RecordBatch.from_pydict(batch.columns).to_pylist()):
             place = batch.place(row)
             try:
@@ -80,17 +107,17 @@ def _read_jobs(table: _Table, builder: TraceBuilder) -> None:
                 builder.add_job(record, place)
 
 
-def _read_events(table: _Table, builder: TraceBuilder) -> None:
-    for batch in table.batches():
+def _read_events(batches: Iterable[_Batch], builder: TraceBuilder) -> None:
+    for batch in batches:
         names = as_names(batch.columns["job_id"])
         words: list[str] = names.dictionary.to_pylist()
         codes = names.indices.fill_null(len(words)) if names.null_count else names.indices
-        job = _job_numbers(words, builder)[codes.to_numpy()]
+        job = _job_numbers(words, builder).take(codes.to_numpy().astype(np.intp))
         if len(job) and job.min() < 0:
             _report_jobless(batch, names, job, builder.findings)
             batch.leave_out(job < 0)
             job = job[job >= 0]
-        builder.add_events(Rows(job, batch.columns, batch.place))
+        builder.add_events(Rows(job, batch.columns, batch.place, batch.ns))
 
 
 def _job_numbers(words: list[str], builder: TraceBuilder) -> NDArray[np.int32]:
@@ -127,13 +154,39 @@ class _Batch:
         path: The file.
         before: How many rows of it come before these.
         columns: Key → text; may hold nulls.
+        faults: Key → rows that are not UTF-8, bool[n], where there are any.
+        ns: Times of all rows in nanoseconds, int64[n]; None where any is no time.
         kept: Which rows of the batch are left; None when all are.
     """
 
     path: str
     before: int
     columns: dict[str, Column]
+    faults: dict[str, NDArray[np.bool_]]
+    ns: NDArray[np.int64] | None
     kept: NDArray[np.intp] | None = None
+
+    @classmethod
+    def of(cls, path: str, before: int, batch: pa.RecordBatch) -> Self:
+        """Take in what was decoded; needs no other thread and reports nothing."""
+        columns = {key: as_text(batch.column(key)) for key in batch.schema.names}
+        faults = {
+            key: faulty
+            for key, column in columns.items()
+            if key != "event_time" and (faulty := utf8_faults(column)) is not None
+        }
+        ns = None
+        if "event_time" in columns:
+            ns = _times(columns["event_time"])
+            columns["event_time"] = columns["event_time"].cast(pa.string())
+        return cls(path, before, columns, faults, ns)
+
+    def report(self, findings: Findings) -> None:
+        """Report rows whose names are not UTF-8, and leave them out; of times it shows later."""
+        for key, faulty in self.faults.items():
+            findings.of_rows("error", "not-text", faulty, self.place, key, _not_utf8)
+        if self.faults:
+            self.leave_out(np.logical_or.reduce(list(self.faults.values())))
 
     def place(self, row: int) -> Place:
         """Where a row stands; rows of a table are counted from 1."""
@@ -145,10 +198,19 @@ class _Batch:
         if not mask.any():
             return
         rows = pa.array(~mask)
+        self.ns = None if self.ns is None else self.ns[~mask]
         self.columns = {
             key: _words_in_use(column.filter(rows)) for key, column in self.columns.items()
         }
         self.kept = np.flatnonzero(~mask) if self.kept is None else self.kept[~mask]
+
+
+def _times(column: Column) -> NDArray[np.int64] | None:
+    """Times of a column in nanoseconds, int64[n]; None unless all of its texts are times."""
+    if not pa.types.is_dictionary(column.type):
+        return sound_times(column)
+    ns = None if column.null_count else sound_times(column.dictionary)
+    return None if ns is None else ns.take(column.indices.to_numpy().astype(np.intp))
 
 
 def _words_in_use(column: Column) -> Column:
@@ -176,39 +238,22 @@ class _Table:
         with _guarded(path), pq.ParquetFile(path) as table:
             self.schema = table.schema_arrow
             self.int96 = _int96(table.schema)
+            names = [*_NAMES, "event_time"] if _few_times(table) else _NAMES
         self.keys = self._keys()
+        self._dictionaries = [name for name in names if name in self.keys]
 
     def batches(self) -> Iterator[_Batch]:
-        """The columns wanted, some rows at a time; what cannot be read ends them.
+        """The columns wanted, some rows at a time.
 
         Raises:
-            TraceError: The file is broken, and findings are strict.
+            TraceError: The file is broken.
         """
         done = 0
-        keys, names = list(self.keys), [name for name in _NAMES if name in self.keys]
-        try:
-            with (
-                _guarded(self.path),
-                pq.ParquetFile(self.path, read_dictionary=names) as table,
-                closing(_ahead(_pooled(table.iter_batches(_ROWS, columns=keys)))) as batches,
-            ):
-                for batch in batches:
-                    columns = {key: as_text(batch.column(key)) for key in self.keys}
-                    yield self._decodable(_Batch(self.path, done, columns))
-                    done += len(batch)
-        except TraceError as error:
-            self.findings.caught(error)
-
-    def _decodable(self, batch: _Batch) -> _Batch:
-        """The rows whose names are UTF-8; the others are reported. Times are parsed anyway."""
-        bad = np.zeros(0, bool)
-        for key, column in batch.columns.items():
-            faults = None if key == "event_time" else utf8_faults(column)
-            if faults is not None:
-                self.findings.of_rows("error", "not-text", faults, batch.place, key, _not_utf8)
-                bad = bad | faults if len(bad) else faults
-        batch.leave_out(bad)
-        return batch
+        names = self._dictionaries
+        with _guarded(self.path), pq.ParquetFile(self.path, read_dictionary=names) as table:
+            for batch in _pooled(table.iter_batches(_ROWS, columns=list(self.keys))):
+                yield _Batch.of(self.path, done, batch)
+                done += len(batch)
 
     def _keys(self) -> tuple[str, ...]:
         names = set(self.schema.names)
@@ -254,13 +299,22 @@ class _Table:
         return what
 
 
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
-    """The same batches, the next one decoded on a thread while this one is worked on."""
-    with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = thread.submit(next, batches, None)
-            yield batch
+@contextmanager
+def _ahead(items: Generator[_Batch | TraceError]) -> Iterator[Iterator[_Batch | TraceError]]:
+    """The same items, made on a thread from now on, ahead of the one that is worked on."""
+    with closing(items), ThreadPoolExecutor(1) as thread:
+        coming = deque(thread.submit(next, items, None) for _ in range(_AHEAD))
+
+        def each() -> Iterator[_Batch | TraceError]:
+            while (item := coming.popleft().result()) is not None:
+                coming.append(thread.submit(next, items, None))
+                yield item
+
+        try:
+            yield each()
+        finally:
+            for future in coming:
+                future.cancel()
 
 
 def _pooled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -268,7 +322,7 @@ def _pooled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     pool: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        if pool and rows + len(batch) > _ROWS:
+        if pool and rows + len(batch) > max(_POOL, len(pool[0])):
             yield _one(pool)
             pool, rows = [], 0
         pool.append(batch)
@@ -281,6 +335,17 @@ def _one(pool: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(pool) == 1:
         return pool[0]
     return pa.Table.from_batches(pool).unify_dictionaries().combine_chunks().to_batches()[0]
+
+
+def _few_times(table: pq.ParquetFile) -> bool:
+    """Whether a dictionary is how the file itself holds times; else making one takes long."""
+    groups, names = table.metadata, table.schema_arrow.names
+    if "event_time" not in names or len(groups.schema) != len(names):
+        return False
+    place = names.index("event_time")
+    chunks = [groups.row_group(i).column(place) for i in range(groups.num_row_groups)]
+    size = sum(chunk.total_uncompressed_size for chunk in chunks)
+    return size < _FEW * sum(chunk.num_values for chunk in chunks)
 
 
 def _int96(schema: Any) -> set[str]:

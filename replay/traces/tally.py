@@ -72,9 +72,10 @@ class Tally:
         if at.min() < 0 or at.max() > self.job.duration_ns:
             outside = (at < 0) | (at > self.job.duration_ns)
             self._count("outside", "event_time", outside, run)
-        codes = np.flatnonzero(np.bincount(run.ip)).tolist()
+        seen = np.zeros(len(run.nodes), bool)
+        seen[run.ip] = True
         listed = self.job.ip_status
-        strange = [code for code in codes if run.nodes[code] not in listed]
+        strange = [code for code in np.flatnonzero(seen).tolist() if run.nodes[code] not in listed]
         if strange:
             self._unlisted.update(run.nodes[code] for code in strange)
             self._count("unlisted", "ip", np.isin(run.ip, strange), run)

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
     from replay.traces.texts import Column
 
-__all__ = ["SECOND", "format_ns", "parse_one", "parse_times", "shift_times", "why_not"]
+__all__ = [
+    "SECOND",
+    "format_ns",
+    "parse_one",
+    "parse_times",
+    "shift_times",
+    "sound_times",
+    "why_not",
+]
 
 SECOND = 1_000_000_000
 """Nanoseconds in a second."""
@@ -85,11 +93,9 @@ def parse_times(texts: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
     """
     bad = np.zeros(len(texts), bool)
-    if _may_be_cast(texts):
-        try:
-            return texts.cast(pa.timestamp("ns")).cast(pa.int64()).to_numpy(), bad
-        except pa.ArrowInvalid:
-            pass  # a bad one among them: go one by one and find it
+    sound = sound_times(texts)
+    if sound is not None:
+        return sound, bad
     ns = np.zeros(len(texts), np.int64)
     known: dict[bytes, int | None] = {}
     for i, raw in enumerate(texts.cast(pa.binary()).to_pylist()):
@@ -101,6 +107,23 @@ def parse_times(texts: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         else:
             ns[i] = moment
     return ns, bad
+
+
+def sound_times(texts: Column) -> NDArray[np.int64] | None:
+    """Parse a column of texts at once: nanoseconds, int64[n]; None unless all of them are times.
+
+    Examples:
+        >>> sound_times(pa.array(["1970-01-01 00:00:01", "1969-12-31 23:59:59"]))
+        array([ 1000000000, -1000000000])
+
+    """
+    if texts.null_count or not _may_be_cast(texts):
+        return None
+    try:
+        ns: NDArray[np.int64] = texts.cast(pa.timestamp("ns")).cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
+        return None
+    return ns
 
 
 def format_ns(ns: int) -> str:
