@@ -307,6 +307,11 @@ class Replay:
         names = self._names
         return self.trace, VerdictLog.of(self.trace, current, names), self._policy, names
 
+    @property
+    def is_opening(self) -> bool:
+        """Whether the transport, if it is a service, has still to be reached."""
+        return self.config.via != MEMORY and self._pipe is None
+
     def check_gates(self) -> None:
         """Hold the gates against a blank score: what they name shows before the run, not after.
 

@@ -217,7 +217,7 @@ def _play(replay: Replay, watch: Watch) -> Run:
 
     def stop(*_: object) -> None:
         signal.signal(signal.SIGINT, before)
-        if replay.player.state().status == "ready":  # there is nothing to report yet
+        if replay.is_opening:  # there is nothing to report yet, nor anybody who could be told
             raise KeyboardInterrupt
         watch.interrupted = True
         replay.player.stop()
