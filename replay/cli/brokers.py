@@ -57,6 +57,8 @@ _OPTIONS = (
     ),
 )
 
+_IN_A_QUERY = {"client": "kafka_client", "config": "kafka_config", "wait": "wait_for_broker"}
+
 
 def kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--kafka-client``, ``--kafka-config`` and ``--wait-for-broker``."""
@@ -86,16 +88,19 @@ def through(url: str, options: dict[str, Any]) -> str:
         ConfigError: The file of properties does not fit.
     """
     said = {
-        "client": options["kafka_client"],
-        "config": options["kafka_config"],
-        "wait": options["wait_for_broker"],
+        key: (option, options[option])
+        for key, option in _IN_A_QUERY.items()
+        if options[option] not in {None, ""}
     }
-    query = urlencode({key: value for key, value in said.items() if value not in {None, ""}})
     if not url.lower().startswith("kafka:"):
-        if query:
-            raise UsageError(f"--via {url} is not on Kafka.", "--via kafka://host:port/topic")
+        if said:
+            flags = " and ".join(f"--{option.replace('_', '-')}" for option, _ in said.values())
+            raise UsageError(
+                f"{flags}: --via {url} has no broker.", "--via kafka://host:port/topic"
+            )
         return url
     settings_of(url, options)  # what does not fit is told before the trace is read
+    query = urlencode({key: value for key, (_, value) in said.items()})
     if not query:
         return url
     return f"{url}{'&' if '?' in url else '?'}{query}"
