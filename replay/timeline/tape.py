@@ -340,17 +340,28 @@ class _Coder:
         known = known[places]
         local[known] = places
         words = codes.astype(np.intp)  # which numpy follows several times faster than int32
-        if len(known):
-            rows = np.flatnonzero(local.take(words) < 0)
-            if len(rows):
-                rows = rows[self._first_rows(words.take(rows))]
+        if not len(known):
+            codes[:], new, rows = self._by_appearance(words, len(listed))
         else:
-            rows = self._first_rows(words)
-        new = words[rows]
-        local[new] = np.arange(len(listed), len(listed) + len(new))
-        codes[:] = local.take(words)
-        local[known] = local[new] = -1
+            local.take(words, out=codes, mode="clip")  # the mode that needs no copy; all fit
+            local[known] = -1
+            rows = np.flatnonzero(codes < 0)
+            if not len(rows):
+                return tuple(listed), rows
+            codes[rows], new, first = self._by_appearance(words.take(rows), len(listed))
+            rows = rows.take(first)
         return (*listed, *(self._names[code] for code in new.tolist())), rows
+
+    def _by_appearance(
+        self, words: NDArray[np.intp], base: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.intp], NDArray[np.int64]]:
+        """Codes from ``base`` on, the words in the order of those, and their first rows."""
+        rows = self._first_rows(words)
+        new = words.take(rows)
+        self._local[new] = np.arange(base, base + len(new))
+        codes = self._local.take(words)
+        self._local[new] = -1
+        return codes, new, rows
 
     def _first_rows(self, codes: NDArray[np.intp]) -> NDArray[np.int64]:
         """Where each code stands for the first time, ascending."""

@@ -15,6 +15,7 @@ from replay.traces.findings import shown
 from replay.traces.model import EVENTS, Trace
 from replay.traces.names import natural_key
 from replay.traces.tally import Run, Tally
+from replay.traces.texts import picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,10 +111,9 @@ class TraceBuilder:
         inspection = Inspection(rows, self.findings)
         ip, event = inspection.names("ip"), inspection.names("event")
         texts, ns = inspection.times()
-        at = inspection.offsets(
-            texts, ns, np.frombuffer(self._starts, np.int64).take(rows.job.astype(np.intp))
-        )
-        columns = [pa.array(rows.job), ip, texts, event, pa.array(at)]
+        job = pa.array(rows.job)
+        at = inspection.offsets(texts, ns, picked(np.frombuffer(self._starts, np.int64), job))
+        columns = [job, ip, texts, event, pa.array(at)]
         piece = pa.RecordBatch.from_arrays(columns, schema=EVENTS)
         good = _together(rows.job, inspection.bad, len(self._jobs))
         if good is None:
@@ -135,7 +135,7 @@ class TraceBuilder:
         job: NDArray[np.int32] = piece.column("job").to_numpy()
         at: NDArray[np.int64] = piece.column("at").to_numpy()
         ip: Column = piece.column("ip")
-        codes: NDArray[np.int32] = ip.indices.to_numpy()
+        codes: NDArray[np.intp] = ip.indices.to_numpy().astype(np.intp)
         nodes = ip.dictionary.to_pylist()
         edges = [*run_starts(job).tolist(), len(job)]
         for start, stop in pairwise(edges):

@@ -19,7 +19,7 @@ from replay.traces.columns import EVENT_COLUMNS, Rows
 from replay.traces.files import PARQUET_MAGIC, head
 from replay.traces.findings import Place, named, shown
 from replay.traces.records import BadJsonError, load_json
-from replay.traces.texts import Column, as_names, as_text, misfit, utf8_faults
+from replay.traces.texts import Column, as_names, as_text, misfit, picked, utf8_faults
 from replay.traces.times import sound_times
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _read_events(batches: Iterable[_Batch], builder: TraceBuilder) -> None:
         names = as_names(batch.columns["job_id"])
         words: list[str] = names.dictionary.to_pylist()
         codes = names.indices.fill_null(len(words)) if names.null_count else names.indices
-        job = _job_numbers(words, builder).take(codes.to_numpy().astype(np.intp))
+        job = picked(_job_numbers(words, builder), codes)
         if len(job) and job.min() < 0:
             _report_jobless(batch, names, job, builder.findings)
             batch.leave_out(job < 0)
@@ -210,7 +210,7 @@ def _times(column: Column) -> NDArray[np.int64] | None:
     if not pa.types.is_dictionary(column.type):
         return sound_times(column)
     ns = None if column.null_count else sound_times(column.dictionary)
-    return None if ns is None else ns.take(column.indices.to_numpy().astype(np.intp))
+    return None if ns is None else picked(ns, column.indices)
 
 
 def _words_in_use(column: Column) -> Column:

@@ -31,7 +31,7 @@ class Run:
         piece: Columns of many jobs.
         start: The first of them in the piece; the others follow it.
         at: Their nanoseconds since the job's start, int64[n].
-        ip: Their nodes as codes into ``nodes``, int32[n].
+        ip: Their nodes as codes into ``nodes``, intp[n].
         nodes: Every node of the piece.
         place: Where row ``i`` of the piece stands.
     """
@@ -39,7 +39,7 @@ class Run:
     piece: pa.RecordBatch
     start: int
     at: NDArray[np.int64]
-    ip: NDArray[np.int32]
+    ip: NDArray[np.intp]
     nodes: Sequence[str]
     place: Callable[[int], Place]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NAMES", "Column", "as_list", "as_names", "as_text", "misfit", "utf8_faults"]
+Number = TypeVar("Number", bound=np.generic)
+
+__all__ = ["NAMES", "Column", "as_list", "as_names", "as_text", "misfit", "picked", "utf8_faults"]
 
 Column = Any
 """An Arrow array; of what type is known only at run time, so the type checker is told nothing."""
@@ -79,21 +81,47 @@ def as_list(column: Column) -> list[str]:
     return texts
 
 
+def picked(values: NDArray[Number], codes: Column) -> NDArray[Number]:
+    """The values that codes stand for; Arrow follows int32 several times faster than numpy.
+
+    Args:
+        values: What to pick from.
+        codes: An Arrow array of places in ``values``, none null.
+
+    Examples:
+        >>> picked(np.array([7, 8]), pa.array([1, 0, 1], pa.int32()))
+        array([8, 7, 8])
+
+    """
+    found: NDArray[Number] = pa.array(values).take(codes).to_numpy()
+    return found
+
+
 def utf8_faults(text: Column) -> NDArray[np.bool_] | None:
     """Which rows of a text column are not UTF-8, bool[n]; None when all are.
 
     Raises:
         pa.ArrowInvalid: The column is broken in some other way.
     """
+    coded = pa.types.is_dictionary(text.type)
+    words = text.dictionary if coded else text
+    if coded:
+        _check_codes(text.indices, len(words))
     try:
-        text.validate(full=True)
+        words.validate(full=True)
     except pa.ArrowInvalid:
-        if not pa.types.is_dictionary(text.type):
-            return _undecodable(text)
-        text.indices.validate(full=True)
-        codes: NDArray[np.int32] = text.indices.fill_null(0).to_numpy()
-        return _undecodable(text.dictionary)[codes]
+        faulty = _undecodable(words)
+        return faulty[text.indices.fill_null(0).to_numpy()] if coded else faulty
     return None
+
+
+def _check_codes(codes: Column, words: int) -> None:
+    """What a whole validation of a dictionary array also looks at, in a fraction of the time."""
+    codes.validate()
+    ends = pc.min_max(codes)
+    lowest, highest = ends["min"].as_py(), ends["max"].as_py()
+    if lowest is not None and not 0 <= lowest <= highest < words:
+        raise pa.ArrowInvalid(f"a code outside the dictionary: {lowest} to {highest} of {words}")
 
 
 def _undecodable(text: Column) -> NDArray[np.bool_]:
