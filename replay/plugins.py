@@ -61,6 +61,12 @@ def installed(group: str) -> tuple[EntryPoint, ...]:
 
     Two distributions may claim one name; :func:`load` refuses that name, and only that.
     """
+    return _installed(group, tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=8)
+def _installed(group: str, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Looked for once, as long as modules come from the same places."""
     points = {(point.name, point.value, owner(point)): point for point in entry_points(group=group)}
     return tuple(points[key] for key in sorted(points))
 

@@ -104,6 +104,7 @@ def test_what_a_kind_is_called_means_nothing(name):
     assert plain == renamed
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_memory_is_bounded_over_ten_days(name):
     """From the fifth day to the tenth a detector hardly grows: ten bytes for each alert it saw."""

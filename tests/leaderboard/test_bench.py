@@ -133,6 +133,7 @@ def observe(self, alert):
     assert killed.score.json() == whole.score.json()
 
 
+@pytest.mark.once
 def test_a_detector_that_always_kills_its_worker_is_an_error(trace, plugin):
     text = plugin("""
 def observe(self, alert):

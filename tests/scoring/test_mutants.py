@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.once
 def test_every_planted_mistake_is_noticed():
     script = Path(__file__).with_name("mutants.py")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from mypy import api
 
+pytestmark = pytest.mark.once
+
 PLUGIN = Path(__file__).with_name("plugin.py")
 
 
