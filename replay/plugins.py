@@ -500,11 +500,11 @@ def _options(name: str, cls: type[Detector], text: str) -> dict[str, Any]:
     for pair in split(text, ","):
         key, equals, value = (part.strip() for part in pair.partition("="))
         key = key.replace("-", "_")
-        if not equals:
-            raise PluginError(f"Option {pair!r} of detector {name} has no value.", f"{key}=...")
         if key not in known:
             remedy = _one_of(known) or f"{name} alone: it has no options"
             raise PluginError(f"Detector {name} has no option {key!r}{near(key, known)}", remedy)
+        if not equals:
+            raise PluginError(f"Option {pair!r} of detector {name} has no value.", f"{key}=...")
         if key in values:
             raise PluginError(f"Option {key!r} of detector {name} is given twice.", "give it once")
         try:

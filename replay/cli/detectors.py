@@ -25,6 +25,23 @@ __all__ = ["detectors"]
 FAULT = 10_000.0
 """When a node fails in the example, in seconds since the job's start."""
 
+GUESTS = {
+    "token-memory": (
+        "bench",
+        """Raises, as a job starts, every node that was faulty in another job of the trace.
+
+A reference that bench puts into every table: what does not beat it may only know which machines
+are bad. It reads the truth of the other jobs, which no detector ever sees, and so cannot be run.""",
+    ),
+    "prometheus": (
+        "run --live-rules",
+        """What a Prometheus of yours said while it watched the replay.
+
+prometheus:ALERT is one alert of the rule file, prometheus the whole file.""",
+    ),
+}
+"""Names that tables show and that are no detectors → which verb adds them, and what they are."""
+
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
@@ -110,9 +127,13 @@ def show(name: str, as_json: bool) -> None:
 
     NAME is an installed detector or FILE.py:Class; options may follow, as in burst:window=30.
     """
-    from replay.plugins import DetectorSpec, options_of
+    from replay.plugins import DETECTORS, DetectorSpec, installed, options_of
     from replay.testing import play
 
+    guest = name.partition(":")[0]
+    if guest in GUESTS and guest not in {point.name for point in installed(DETECTORS)}:
+        _show_guest(guest, as_json=as_json)
+        return
     spec = DetectorSpec.parse(name)
     scene = _scene()
     verdicts = play(scene.job, scene.alerts, spec, end=scene.end)
@@ -142,6 +163,16 @@ def show(name: str, as_json: bool) -> None:
         print_json(told)
     else:
         _print_shown(told)
+
+
+def _show_guest(name: str, *, as_json: bool) -> None:
+    """Say what a name means that is no detector's."""
+    origin, doc = GUESTS[name]
+    if as_json:
+        told = {"schema": 1, "name": name, "doc": doc, "baseline": name == "token-memory"}
+        print_json(told | {"origin": origin, "options": [], "us_per_alert": None, "example": None})
+        return
+    print_line(f"{name}  (no detector; from {origin})\n\n{doc}")
 
 
 def _prose(cls: type) -> str:

@@ -89,6 +89,20 @@ def test_detectors_inside_others_are_shown_as_one_writes_them(call):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "origin"),
+    [("token-memory", "bench"), ("prometheus:ManyAlerts", "run --live-rules")],
+)
+def test_show_a_name_of_the_tables_that_is_no_detector(call, name, origin):
+    code, out, error = call("show", name)
+    assert (code, error) == (0, "")
+    assert out.startswith(f"{name.partition(':')[0]}  (no detector; from {origin})\n\n")
+    told = json.loads(call("show", name, "--json")[1])
+    shown = json.loads(call("show", "burst", "--json")[1])
+    assert told.keys() == shown.keys()
+    assert told["origin"] == origin
+
+
 def test_show_as_json(call):
     code, out, _ = call("show", "burst:window=5,threshold=2", "--json")
     assert code == 0

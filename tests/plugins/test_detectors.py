@@ -118,6 +118,7 @@ def test_by_class():
         ("burst:windo=3", r"Detector burst has no option 'windo'; did you mean 'window'\?"),
         ("burst:zzz=3", r"has no option 'zzz'\.  Try: one of .*threshold"),
         ("silent:loud=3", r"has no option 'loud'\.  Try: silent alone: it has no options"),
+        ("burst:3", r"Detector burst has no option '3'\.  Try: one of .*threshold"),
         ("burst:window", r"Option 'window' of detector burst has no value\.  Try: window=\.\.\."),
         ("burst:window=soon", r"Option window of detector burst: 'soon' is not a number\."),
         ("burst:threshold=2.5", r"'2.5' is not a whole number"),
