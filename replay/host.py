@@ -452,6 +452,6 @@ def _short(value: object) -> str:
 def _in_words(error: BaseException) -> str:
     if isinstance(error, _Breach):
         return str(error)
-    words = traceback.format_exception_only(error)[-1].strip()
+    words = " ".join(traceback.format_exception_only(error)[-1].split())
     frames = traceback.extract_tb(error.__traceback__)
     return f"{words} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"

@@ -33,6 +33,7 @@ from replay.scoring import (
     Score,
     VerdictLog,
     check,
+    keep,
     onsets_beside,
     score,
 )
@@ -129,23 +130,20 @@ class Run:
             ],
         }
 
-    def write(self, folder: str | Path) -> None:
+    def write(self, folder: str | Path, *, force: bool = False) -> None:
         """Keep the run: ``config.toml``, ``verdicts.jsonl`` and ``.parquet``, ``score.json``, ``run.json``.
 
+        Args:
+            folder: Where.
+            force: Replace an earlier run there.
+
         Raises:
-            UsageError: The folder cannot be written.
+            UsageError: An earlier run is there, or the folder cannot be written.
+            ReplayError: The disk is full, or the like; an earlier run is still there.
         """
-        target = Path(folder)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            (target / "config.toml").write_bytes(to_toml(self.config).encode())
-            self.log.write(target / "verdicts.jsonl")
-            self.log.write(target / "verdicts.parquet")
-            (target / "score.json").write_bytes(self.score.json().encode())
-            figures = json.dumps(self.figures(), ensure_ascii=False, allow_nan=False, indent=1)
-            (target / "run.json").write_bytes((figures + "\n").encode())
-        except OSError as error:
-            raise UsageError(f"The run cannot be kept in {folder}: {error.strerror}.") from error
+        figures = json.dumps(self.figures(), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        texts = {"config.toml": to_toml(self.config), "run.json": figures}
+        keep(folder, self.log, self.score, texts, force=force)
 
 
 class _Listener(Observer):
@@ -402,6 +400,7 @@ class Replay:
             baselines=[spec.name for spec in self.detectors if spec.cls.baseline],
             onsets=onsets_beside(self.trace.source),
             publish_lag_ms=None if self.config.speed == MAX else self._lag.ms(),
+            failures=self._host.tally.failures,
             settings={
                 "speed": self.config.speed,
                 "schedule": self.config.schedule,

@@ -6,6 +6,7 @@ that detectors must not.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,11 @@ def run(file: str, path: str, jobs: tuple[str, ...], **given: Any) -> None:
     """
     from replay import traces
 
+    if given["phases"] > 1 and (names := [name for name in _OF_ONE_PHASE if given[name]]):
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in names)
+        raise UsageError(
+            f"{flags}: --phases shows how much scores vary, not one score.", "one phase"
+        )
     settings = _settings(given)
     from detectors.rules.program import load_program
 
@@ -273,20 +279,41 @@ def _whole(column: Any) -> Any:
     return column
 
 
+_OF_ONE_PHASE = (
+    "verdicts",
+    "fail_if",
+    "baseline",
+    "max_drop",
+    "metrics",
+    "junit",
+    "markdown",
+    "html",
+)
+"""Options that are about the score of one phase."""
+
 _PHASE_METRICS = ("precision", "recall", "f1", "latency_job_alert_p50_all")
 
 
 def _show_phases(scores: list[Score], *, as_json: bool) -> None:
     """How results vary with the phase of the evaluations."""
+    from replay.scoring import with_infinity
+
     spread = {
         name: {
-            metric: _spread([score[name].metrics.get(metric) for score in scores])
+            metric: _spread([with_infinity(score[name], metric) for score in scores])
             for metric in _PHASE_METRICS
         }
         for name in scores[0].detectors
     }
     if as_json:
-        print_json({"phases": len(scores), "detectors": spread, "settings": scores[0].settings})
+        finite = {
+            name: {
+                metric: {which: _finite(value) for which, value in three.items()}
+                for metric, three in found.items()
+            }
+            for name, found in spread.items()
+        }
+        print_json({"phases": len(scores), "detectors": finite, "settings": scores[0].settings})
         return
     rows = [
         [name, metric, *(_cell(found[metric][which]) for which in _WHICH)]
@@ -306,8 +333,15 @@ def _spread(values: Iterable[Any]) -> dict[str, float | None]:
     return {"min": known[0], "median": known[(len(known) - 1) // 2], "max": known[-1]}
 
 
+def _finite(value: float | None) -> float | None:
+    """As JSON can say it."""
+    return None if value is None or math.isinf(value) else value
+
+
 def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
+    if value is None:
+        return "-"
+    return "∞" if math.isinf(value) else f"{value:.3g}"
 
 
 @rules.command()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replay.api import Verdict
@@ -13,15 +12,15 @@ from replay.bench.folds import cross_validate
 from replay.bench.pool import Serial, scatter
 from replay.bench.task import Masks, tasks, watch
 from replay.config import RunConfig, to_toml
-from replay.errors import UsageError
 from replay.host import Cost
 from replay.messages import TimedVerdict
 from replay.plugins import parse_detectors
-from replay.scoring import Policy, Score, VerdictLog, score
+from replay.scoring import Policy, Score, VerdictLog, keep, score
 from replay.traces.anonymize import Pseudonyms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from replay.bench.pool import MakePool
     from replay.bench.task import Task, Watched
@@ -55,22 +54,19 @@ class Bench:
     failures: tuple[DetectorError, ...] = ()
     keep_ip: bool = False
 
-    def write(self, folder: str | Path) -> None:
+    def write(self, folder: str | Path, *, force: bool = False) -> None:
         """Keep it as a run is kept; only ``run.json``, which tells the cost, differs each time.
 
+        Args:
+            folder: Where.
+            force: Replace an earlier run there.
+
         Raises:
-            UsageError: The folder cannot be written.
+            UsageError: An earlier run is there, or the folder cannot be written.
+            ReplayError: The disk is full, or the like; an earlier run is still there.
         """
-        target = Path(folder)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            (target / "config.toml").write_bytes(to_toml(self.config).encode())
-            self.log.write(target / "verdicts.jsonl")
-            self.log.write(target / "verdicts.parquet")
-            (target / "score.json").write_bytes(self.score.json().encode())
-            (target / "run.json").write_bytes(self._figures().encode())
-        except OSError as error:
-            raise UsageError(f"The bench cannot be kept in {folder}: {error.strerror}.") from error
+        texts = {"config.toml": to_toml(self.config), "run.json": self._figures()}
+        keep(folder, self.log, self.score, texts, force=force)
 
     def _figures(self) -> str:
         figures = {
@@ -139,6 +135,7 @@ def bench(
     if folds:
         todo = cross_validate(todo, specs, trace, masks, policy.labels, folds, pool)
     watched = scatter(watch, todo, pool, done)
+    failures = [failure for each in watched for failure in each.failures]
     verdicts = [masks.unmask(said) for each in watched for said in each.verdicts]
     names = [*(spec.name for spec in specs), TOKEN_MEMORY]
     log = VerdictLog.of(trace, [*verdicts, *remembered(trace, policy)], names)
@@ -151,6 +148,7 @@ def bench(
         baselines=[*references, TOKEN_MEMORY],
         onsets=onsets,
         curves=curves,
+        failures=failures,
         settings={
             "speed": "max",
             "outside": outside,
@@ -174,7 +172,6 @@ def bench(
         ),
         strict_labels=policy.labels.strict,
     )
-    failures = [failure for each in watched for failure in each.failures]
     return Bench(config, log, scored, _costs(watched), tuple(failures), keep_ip)
 
 

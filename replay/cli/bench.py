@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.cli.judging import GATES, POLICY, options, policy_of, publish, words
+from replay.cli.judging import GATES, KEEPING, POLICY, options, policy_of, publish, words
 from replay.cli.output import note
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ __all__ = ["bench"]
 )
 @click.option("--seed", default=0, show_default=True, help="Of detectors, masks and resampling.")
 @click.option("--curves", is_flag=True, help="Add threshold sweeps and delay curves to the JSON.")
-@click.option("--out", type=click.Path(file_okay=False), help="Keep verdicts and score here.")
-@options(POLICY, GATES)
+@options(KEEPING, POLICY, GATES)
 @click.pass_context
 def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
     """Run every detector on every job, as fast as the machines allow, and rank them.
@@ -66,10 +65,12 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
     """
     from replay import traces
     from replay.bench import bench as run
-    from replay.scoring import onsets_beside
+    from replay.scoring import make_room, onsets_beside
 
     policy = policy_of(given, given["seed"])
     trace = traces.open(path, form=given["form"], lenient=given["lenient"])
+    if given["out"]:
+        make_room(given["out"], force=given["force"])
     jobs = () if given["jobs"] == "all" else words(given["jobs"])
     chosen = trace.select(jobs) if jobs else trace
     with _progress(chosen) as done:
@@ -89,9 +90,11 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
         )
     for failure in found.failures:
         note(f"alert-replay: {failure}")
-    if given["out"]:
-        found.write(given["out"])
-    publish(found.score, given, leaderboard=True)
+    try:
+        if given["out"]:
+            found.write(given["out"], force=given["force"])
+    finally:  # what could not be kept is still shown
+        publish(found.score, given, leaderboard=True)
     if found.failures:
         ctx.exit(6)
 

@@ -38,9 +38,10 @@ def compare(a: str, b: str, pairs: tuple[str, ...], metrics: str, *, as_json: bo
     from replay.scoring import compare as compare_pair
 
     left, right = Score.read(a), Score.read(b)
-    for line in _differences(left, right):
+    chosen = _pairs(left, right, pairs)
+    compared = [compare_pair(left, right, *pair) for pair in chosen]
+    for line in (*_differences(left, right), *_crashes(left, right, chosen)):
         note(line)
-    compared = [compare_pair(left, right, *pair) for pair in _pairs(left, right, pairs)]
     if as_json:
         print_json({"schema": 1, "comparisons": [each.document() for each in compared]})
         return
@@ -67,6 +68,19 @@ def _pairs(left: Score, right: Score, texts: tuple[str, ...]) -> list[tuple[str,
     if len(left.detectors) == len(right.detectors) == 1:
         return [(next(iter(left.detectors)), next(iter(right.detectors)))]
     raise UsageError("The two runs have no detector of the same name.", "--pair A=B")
+
+
+def _crashes(left: Score, right: Score, pairs: list[tuple[str, str]]) -> list[str]:
+    """Whose figures are not their merit."""
+    from replay.report import crash
+
+    sides = (("A", left, [a for a, _ in pairs]), ("B", right, [b for _, b in pairs]))
+    return [
+        f"{side}: {name} crashed {crash(score[name], score.settings['jobs'])}"
+        for side, score, names in sides
+        for name in names
+        if score[name].failures
+    ]
 
 
 def _differences(left: Score, right: Score) -> list[str]:

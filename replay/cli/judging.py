@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAIL_IF",
     "GATES",
+    "KEEPING",
     "POLICY",
     "enforce",
     "gates",
@@ -81,6 +82,14 @@ FAIL_IF = click.option(
     metavar="GATE",
     help='Exit 4 if it holds or is undefined: "f1 < 0.8", "burst: recall_at_60_start < 0.5".',
 )
+
+KEEPING = (
+    click.option(
+        "--out", type=click.Path(path_type=Path, file_okay=False), help="Keep the run here."
+    ),
+    click.option("--force", is_flag=True, help="Replace an earlier run in the folder of --out."),
+)
+"""Options that say where to keep what came out."""
 
 GATES = (
     FAIL_IF,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import uuid
 from pathlib import Path
@@ -17,6 +16,7 @@ from replay.cli.brokers import kafka_options, settings_of
 from replay.cli.judging import options as with_options
 from replay.cli.output import note, print_json, print_line
 from replay.cli.serving import METRICS_OPTIONS, METRICS_WORDS, service
+from replay.cli.stopping import stoppable
 from replay.errors import TransportError
 
 if TYPE_CHECKING:
@@ -134,7 +134,11 @@ def publish(ctx: click.Context, /, **options: Any) -> None:
         if served is not None:
             _measure(served, timeline, player, sink)
         try:
-            with _stoppable(player), sink, _watched(chosen, player, quiet=options["quiet"]):
+            with (
+                stoppable(lambda _: player.stop()) as stop,
+                sink,
+                _watched(chosen, player, quiet=options["quiet"]),
+            ):
                 played = player.play()
         except TransportError:
             for line in _sentences(sink.report):
@@ -144,7 +148,7 @@ def publish(ctx: click.Context, /, **options: Any) -> None:
     if sink.report.losses:
         ctx.exit(5)
     if not played.complete:
-        ctx.exit(130)
+        ctx.exit(stop.exit_code)
 
 
 def _measure(served: Service, timeline: Timeline, player: Player, sink: KafkaSink) -> None:
@@ -167,23 +171,6 @@ def _config(ctx: click.Context, options: dict[str, Any]) -> RunConfig:
     }
     config, _ = load(said, os.environ, Path.cwd(), None)
     return config
-
-
-@contextlib.contextmanager
-def _stoppable(player: Player) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the replay early and cleanly; a second one at once."""
-
-    def stop(number: int, _: object) -> None:
-        signal.signal(number, before[number])
-        player.stop()
-
-    both = (int(signal.SIGINT), int(signal.SIGTERM))
-    before = {number: signal.signal(number, stop) for number in both}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,15 +13,17 @@ import click
 from click.core import ParameterSource
 
 from replay.cli.brokers import kafka_options, through
-from replay.cli.judging import FAIL_IF, enforce, gates
+from replay.cli.judging import FAIL_IF, KEEPING, enforce, gates
 from replay.cli.judging import options as with_options
 from replay.cli.output import note, print_json, print_line, print_table
 from replay.cli.serving import LIVE_OPTIONS, LIVE_WORDS, METRICS_OPTIONS, METRICS_WORDS, service
+from replay.cli.stopping import stoppable
 from replay.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from replay.cli.stopping import Stop
     from replay.cli.watch import Watch
     from replay.config import RunConfig
     from replay.runner import Replay, Run
@@ -33,6 +34,7 @@ _OWN = {
     "as_json",
     "config",
     "dry_run",
+    "force",
     "jsonl",
     "kafka_client",
     "kafka_config",
@@ -98,7 +100,7 @@ _OWN = {
 @click.option("--strict-labels", is_flag=True, help="Refuse labels that the map does not name.")
 @FAIL_IF
 @click.option("--config", type=click.Path(path_type=Path), help="Read settings from a TOML file.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Keep the run here.")
+@with_options(KEEPING)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
 @click.option("--jsonl", is_flag=True, help="Verdicts as JSON lines, as they fall.")
 @click.option("--dry-run", is_flag=True, help="Say what would be played, and how long it takes.")
@@ -129,17 +131,17 @@ def run(ctx: click.Context, /, **options: Any) -> None:
         if options["dry_run"]:
             _plan(replay, as_json=options["as_json"])
             return
-        _make_sure(replay, options["out"])
+        _make_sure(replay, options)
         if served is not None:
             served.watch(replay)
-        done = _play(replay, watch)
+        done, stop = _play(replay, watch)
     _show(done, options)
-    if not watch.interrupted:
+    if not stop.asked:
         enforce(gates(done.score, config.fail_if))
     if done.tally.failures:
         ctx.exit(6)
-    if not done.complete and watch.interrupted:
-        ctx.exit(130)
+    if not done.complete:
+        ctx.exit(stop.exit_code)
 
 
 def _config(ctx: click.Context, options: dict[str, Any]) -> RunConfig:
@@ -196,14 +198,13 @@ def _plan(replay: Replay, *, as_json: bool) -> None:
     print_table(["<", ""], [(key, _figure(value)) for key, value in facts.items()])
 
 
-def _make_sure(replay: Replay, out: Path | None) -> None:
+def _make_sure(replay: Replay, options: dict[str, Any]) -> None:
     """Refuse, before it is played, what could not be kept or judged after it."""
+    from replay.scoring import make_room
+
     replay.check_gates()
-    if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"The run cannot be kept in {out}: {error.strerror}.") from error
+    if options["out"]:
+        make_room(options["out"], force=options["force"])
 
 
 def _figure(value: Any) -> str:
@@ -212,30 +213,34 @@ def _figure(value: Any) -> str:
     return str(len(value)) if isinstance(value, tuple | list) else str(value)
 
 
-def _play(replay: Replay, watch: Watch) -> Run:
-    """Play; Ctrl-C ends early and cleanly, a second one at once."""
+def _play(replay: Replay, watch: Watch) -> tuple[Run, Stop]:
+    """Play, to the end or until a signal asks for it."""
 
-    def stop(*_: object) -> None:
-        signal.signal(signal.SIGINT, before)
+    def asked(stop: Stop) -> None:
         if replay.is_opening:  # there is nothing to report yet, nor anybody who could be told
-            raise KeyboardInterrupt
-        watch.interrupted = True
+            raise SystemExit(stop.exit_code)
         replay.player.stop()
-        note("Stopping; Ctrl-C again to end at once, without a report.")
+        note("Stopping; once more to end at once, without a report.")
 
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        with watch.on(replay):
-            return replay.play()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with stoppable(asked) as stop, watch.on(replay):
+        return replay.play(), stop
 
 
 def _show(done: Run, options: dict[str, Any]) -> None:
     for failure in done.tally.failures:
         note(f"alert-replay: {failure}")
+    try:
+        if options["out"]:
+            done.write(options["out"], force=options["force"])
+    finally:  # what could not be kept is still shown
+        _say(done, options)
     if options["out"]:
-        done.write(options["out"])
+        note(
+            f"kept in {options['out']}; next: alert-replay run --config {options['out']}/config.toml"
+        )
+
+
+def _say(done: Run, options: dict[str, Any]) -> None:
     if options["as_json"]:
         print_json(done.document())
     elif options["jsonl"]:
@@ -248,10 +253,6 @@ def _show(done: Run, options: dict[str, Any]) -> None:
         print_table(shown.columns, shown.rows, title=shown.title, dim=shown.dim)
         for line in (*shown.notes, *_sentences(done)):
             print_line(line)
-    if options["out"]:
-        note(
-            f"kept in {options['out']}; next: alert-replay run --config {options['out']}/config.toml"
-        )
 
 
 def _sentences(done: Run) -> Iterator[str]:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from replay.cli.brokers import kafka_options, settings_of
-from replay.cli.judging import GATES, POLICY, options, policy_of, publish, references, words
+from replay.cli.judging import (
+    GATES,
+    KEEPING,
+    POLICY,
+    options,
+    policy_of,
+    publish,
+    references,
+    words,
+)
 from replay.cli.output import note
 from replay.errors import UsageError
 
 if TYPE_CHECKING:
-    from replay.scoring import Score, VerdictLog
+    from replay.scoring import VerdictLog
     from replay.traces import Trace
 
 __all__ = ["score"]
@@ -39,9 +47,8 @@ __all__ = ["score"]
 @click.option("--truth", metavar="FILE", help="Onsets; truth.json beside the trace unless given.")
 @click.option("--curves", is_flag=True, help="Add threshold sweeps and delay curves to the JSON.")
 @click.option("--seed", default=0, show_default=True, help="Of the resampling.")
-@click.option("--out", type=click.Path(), help="Keep verdicts and score in this folder.")
 @kafka_options
-@options(POLICY, GATES)
+@options(KEEPING, POLICY, GATES)
 @click.pass_context
 def score(ctx: click.Context, /, **given: Any) -> None:
     """Score a verdict log against the truth of a trace.
@@ -52,11 +59,13 @@ def score(ctx: click.Context, /, **given: Any) -> None:
     A topic of verdicts is read until every job is judged, each verdict once.
     """
     from replay import traces
-    from replay.scoring import onsets_beside, read_log, read_onsets
+    from replay.scoring import keep, make_room, onsets_beside, read_log, read_onsets
     from replay.scoring import score as judge
 
     policy = policy_of(given, given["seed"])
     trace = traces.open(given["trace_path"], form=given["form"])
+    if given["out"]:
+        make_room(given["out"], force=given["force"])
     jobs = words(given["jobs"])
     declared = words(given["detectors"])
     whole = True
@@ -86,7 +95,7 @@ def score(ctx: click.Context, /, **given: Any) -> None:
         settings={"comparable": whole and not jobs, "complete": whole},
     )
     if given["out"]:
-        _keep(Path(given["out"]), log, result)
+        keep(given["out"], log, result, {}, force=given["force"])
     publish(result, given)
     if not whole:
         ctx.exit(1)
@@ -117,13 +126,3 @@ def _only(trace: Trace, log: VerdictLog, jobs: tuple[str, ...]) -> tuple[Trace, 
     if left := len(log) - len(chosen):
         note(f"{left} verdicts are about other jobs and were left out")
     return trace.select(jobs), chosen
-
-
-def _keep(folder: Path, log: VerdictLog, result: Score) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        log.write(folder / "verdicts.jsonl")
-        log.write(folder / "verdicts.parquet")
-        (folder / "score.json").write_text(result.json(), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error.strerror}.") from error

@@ -53,7 +53,6 @@ class Watch(Observer):
     """
 
     def __init__(self, *, jsonl: bool = False, quiet: bool = False, terminal: bool = False) -> None:
-        self.interrupted = False
         self._jsonl = jsonl
         self._quiet = quiet and not jsonl
         self._terminal = terminal

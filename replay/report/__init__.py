@@ -6,12 +6,13 @@ from replay.report.comparison import comparison_table
 from replay.report.junit import github_annotations, junit
 from replay.report.markdown import markdown, markdown_table
 from replay.report.page import html
-from replay.report.table import HEADLINE, Table, strata_tables, table
+from replay.report.table import HEADLINE, Table, crash, strata_tables, table
 
 __all__ = [
     "HEADLINE",
     "Table",
     "comparison_table",
+    "crash",
     "github_annotations",
     "html",
     "junit",

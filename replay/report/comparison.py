@@ -45,7 +45,7 @@ def _row(key: str, delta: Delta) -> tuple[str, ...]:
         bounds = interval.reason
     else:
         bounds = f"{number(key, interval.low)} to {number(key, interval.high)}"
-    share = "-" if delta.share_above is None else f"{delta.share_above:.3f}"
+    share = number("", delta.share_above)
     values = (number(key, value) for value in (delta.a, delta.b, delta.delta))
     return (key, *values, bounds, share)
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from replay.report.table import title
+from replay.report.table import crash, title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,13 +19,23 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(score: Score, results: Sequence[GateResult]) -> str:
-    """One test case per gate and detector, passing ones too; without gates, one per detector."""
+    """One test case per gate and detector, passing ones too; without gates, one per detector.
+
+    A detector that crashed is an error in either.
+    """
     failed = sum(not result.passed for result in results)
+    crashed = {
+        name: crash(scored, score.settings["jobs"])
+        for name, scored in score.detectors.items()
+        if scored.failures
+    }
     cases = [_case(result) for result in results] or [
-        f'    <testcase classname={_attribute(name)} name={_attribute("scored")} time="0"/>'
-        for name in score.detectors
+        f"{_head(name, 'scored')}/>" for name in score.detectors if name not in crashed
     ]
-    counts = f'tests="{len(cases)}" failures="{failed}" errors="0" skipped="0" time="0"'
+    cases += [_broken(name, "scored", "error", "crash", what) for name, what in crashed.items()]
+    counts = (
+        f'tests="{len(cases)}" failures="{failed}" errors="{len(crashed)}" skipped="0" time="0"'
+    )
     return "\n".join(
         (
             '<?xml version="1.0" encoding="UTF-8"?>',
@@ -40,17 +50,22 @@ def junit(score: Score, results: Sequence[GateResult]) -> str:
 
 
 def _case(result: GateResult) -> str:
-    head = (
-        f"    <testcase classname={_attribute(result.detector)} "
-        f'name={_attribute(result.gate)} time="0"'
-    )
     if result.passed:
-        return f"{head}/>"
-    text = escape(_NOT_XML.sub("?", result.message))
+        return f"{_head(result.detector, result.gate)}/>"
+    return _broken(result.detector, result.gate, "failure", "gate", result.message)
+
+
+def _broken(detector: str, name: str, tag: str, kind: str, message: str) -> str:
+    """A case that went wrong."""
+    text = escape(_NOT_XML.sub("?", message))
     return (
-        f'{head}>\n      <failure type="gate" message={_attribute(result.message)}>'
-        f"{text}</failure>\n    </testcase>"
+        f'{_head(detector, name)}>\n      <{tag} type="{kind}" message={_attribute(message)}>'
+        f"{text}</{tag}>\n    </testcase>"
     )
+
+
+def _head(detector: str, name: str) -> str:
+    return f'    <testcase classname={_attribute(detector)} name={_attribute(name)} time="0"'
 
 
 def _attribute(text: str) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from replay.scoring import with_infinity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from replay.scoring import DetectorScore, Interval, Score, Stratum
 
-__all__ = ["HEADLINE", "Table", "number", "strata_tables", "table", "title"]
+__all__ = ["HEADLINE", "Table", "crash", "number", "strata_tables", "table", "title"]
 
 HEADLINE = (
     "precision",
@@ -62,11 +65,11 @@ def table(
     if leaderboard:
         listed.sort(key=lambda item: (-(item[1].metrics["f1"] or 0.0), item[0]))
     rows = tuple(
-        (name, *(_cell(scored, key, intervals=leaderboard) for key in shown))
+        (_name(name, scored), *(_cell(scored, key, intervals=leaderboard) for key in shown))
         for name, scored in listed
     )
     dim = tuple(place for place, (_, scored) in enumerate(listed) if scored.baseline)
-    notes = tuple(_notes(score, shown, leaderboard=leaderboard))
+    notes = (*_crashes(score), *_notes(score, shown, leaderboard=leaderboard))
     return Table(title(score), _columns(shown), rows, dim, notes)
 
 
@@ -77,7 +80,7 @@ def strata_tables(score: Score) -> Iterator[Table]:
     for by, strata in first.strata.items() if first else ():
         for value in strata:
             rows = tuple(
-                (name, *(_value(scored.strata[by][value], key) for key in shown))
+                (_name(name, scored), *(_value(scored.strata[by][value], key) for key in shown))
                 for name, scored in score.detectors.items()
             )
             basis = _basis(strata[value].jobs, *_population(strata[value]))
@@ -109,6 +112,8 @@ def number(key: str, value: float | None) -> str:
     """One value, short; a dash where it is undefined. Seconds and costs need no third decimal."""
     if value is None:
         return UNDEFINED
+    if math.isinf(value):
+        return f"{'-' * (value < 0)}{INFINITE}"
     if isinstance(value, int):
         return str(value)
     coarse = key.startswith(_COARSE) or "_ms_" in key
@@ -118,6 +123,11 @@ def number(key: str, value: float | None) -> str:
 def _headline(score: Score) -> tuple[str, ...]:
     known = {key for scored in score.detectors.values() for key in scored.metrics}
     return tuple(key for key in HEADLINE if key in known)
+
+
+def _name(name: str, scored: DetectorScore) -> str:
+    """Who a row is about; figures of a detector that crashed are not its merit."""
+    return f"{name} (crashed)" if scored.failures else name
 
 
 def _dim(score: Score) -> tuple[int, ...]:
@@ -132,9 +142,7 @@ def _cell(scored: DetectorScore, key: str, *, intervals: bool) -> str:
 
 
 def _value(scored: DetectorScore | Stratum, key: str) -> str:
-    if scored.undefined.get(key, "").startswith("infinite"):
-        return INFINITE
-    value = number(key, scored.metrics.get(key))
+    value = number(key, with_infinity(scored, key))
     if not key.startswith("latency_") or key.endswith(("_all", "_n")):
         return value
     # a latency over hits alone flatters the detector that finds little
@@ -196,6 +204,22 @@ def _notes(score: Score, shown: tuple[str, ...], *, leaderboard: bool) -> Iterat
     if any(key.startswith("cost") for key in shown):
         weights = score.settings["cost"].items()
         yield f"cost: {', '.join(f'{name}={value}' for name, value in weights)}"
+
+
+def _crashes(score: Score) -> Iterator[str]:
+    for name, scored in score.detectors.items():
+        if scored.failures:
+            yield f"{name} crashed {crash(scored, score.settings['jobs'])}"
+
+
+def crash(scored: DetectorScore, jobs: int) -> str:
+    """Where a detector crashed, and what that means for its figures."""
+    job, what = next(iter(scored.failures.items()))
+    more = ", ..." if len(scored.failures) > 1 else ""
+    return (
+        f"on {len(scored.failures)} of {jobs} jobs ({job}: {what}{more})"
+        " and said nothing there from then on; its figures are not its merit"
+    )
 
 
 def _outside(scored: DetectorScore) -> str:

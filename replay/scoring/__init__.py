@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from replay.scoring.gate import Drop, Gate, GateResult, check, lower_is_better
+from replay.scoring.keeping import keep, make_room
 from replay.scoring.log import ROWS, VerdictLog, read_log, verdict_row
 from replay.scoring.paired import Comparison, Delta, compare, mcnemar
 from replay.scoring.policy import PROFILES, Cost, LabelMap, Policy
 from replay.scoring.resampling import Interval
-from replay.scoring.scorer import SCHEMA, DetectorScore, Score, Stratum, score
+from replay.scoring.scorer import SCHEMA, DetectorScore, Score, Stratum, score, with_infinity
 from replay.scoring.truth import Onsets, Truth, data_hash, onsets_beside, read_onsets
 
 __all__ = [
@@ -32,11 +33,14 @@ __all__ = [
     "check",
     "compare",
     "data_hash",
+    "keep",
     "lower_is_better",
+    "make_room",
     "mcnemar",
     "onsets_beside",
     "read_log",
     "read_onsets",
     "score",
     "verdict_row",
+    "with_infinity",
 ]

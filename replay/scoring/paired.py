@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from math import comb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from replay.scoring.accuracy import (
 )
 from replay.scoring.cost import score_cost
 from replay.scoring.resampling import Interval, Resampling, bounds
+from replay.scoring.scorer import with_infinity
 from replay.scoring.sheet import Groups, Sheet
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ class Delta:
     """One metric of A minus the same of B.
 
     Attributes:
-        a: Of A; None where undefined.
+        a: Of A; None where undefined, infinite where misses make it so.
         b: Of B.
-        delta: ``a - b``.
+        delta: ``a - b``; None where either is, or both are infinite.
         interval: Of ``delta``.
         share_above: Share of the resamples with a positive delta; None where none is defined.
     """
@@ -58,9 +59,9 @@ class Delta:
     def document(self) -> dict[str, Any]:
         """The difference by name."""
         return {
-            "a": self.a,
-            "b": self.b,
-            "delta": self.delta,
+            "a": _finite(self.a),
+            "b": _finite(self.b),
+            "delta": _finite(self.delta),
             "interval": self.interval.document(),
             "share_above": self.share_above,
         }
@@ -123,7 +124,7 @@ def mcnemar(only_a: int, only_b: int) -> float:
 
     """
     n = only_a + only_b
-    tail = sum(comb(n, k) for k in range(min(only_a, only_b) + 1))
+    tail = sum(math.comb(n, k) for k in range(min(only_a, only_b) + 1))
     return min(1.0, float(2 * tail / 2**n))
 
 
@@ -199,10 +200,20 @@ def _deltas(
             share, interval = None, Interval(None, None, 0.0, 0, why)
         else:
             continue
-        value_a, value_b = left.metrics[key], right.metrics[key]
-        apart = None if value_a is None or value_b is None else value_a - value_b
-        deltas[key] = Delta(value_a, value_b, apart, interval, share)
+        value_a, value_b = with_infinity(left, key), with_infinity(right, key)
+        deltas[key] = Delta(value_a, value_b, _apart(value_a, value_b), interval, share)
     return deltas
+
+
+def _apart(a: Number, b: Number) -> Number:
+    if a is None or b is None or a == b == math.inf:
+        return None
+    return a - b
+
+
+def _finite(value: Number) -> Number:
+    """As JSON can say it."""
+    return None if value is None or math.isinf(value) else value
 
 
 def _column(rows: Sequence[Mapping[str, Number]], key: str) -> NDArray[np.float64]:

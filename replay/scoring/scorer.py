@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from replay.errors import DetectorError
     from replay.scoring.intervals import Blame, Rows
     from replay.scoring.log import VerdictLog
     from replay.scoring.truth import Onsets
     from replay.traces import Trace
 
-__all__ = ["SCHEMA", "DetectorScore", "Score", "Stratum", "score"]
+__all__ = ["SCHEMA", "DetectorScore", "Score", "Stratum", "score", "with_infinity"]
 
 SCHEMA = 1
 
@@ -73,6 +75,7 @@ class DetectorScore:
         strata: Property of jobs → its value → the score on those jobs.
         baseline: A reference that every real detector has to beat.
         curves: Threshold sweep and delay curves, if asked for.
+        failures: Job that it crashed on → what happened. It was silent from there on.
     """
 
     metrics: Mapping[str, Number]
@@ -82,6 +85,7 @@ class DetectorScore:
     strata: Mapping[str, Mapping[str, Stratum]] = field(default_factory=dict, repr=False)
     baseline: bool = False
     curves: Mapping[str, Any] | None = field(default=None, repr=False)
+    failures: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """The score by name."""
@@ -99,6 +103,8 @@ class DetectorScore:
             }
         if self.curves is not None:
             found["curves"] = dict(self.curves)
+        if self.failures:
+            found["failures"] = dict(self.failures)
         return found
 
     @classmethod
@@ -117,7 +123,15 @@ class DetectorScore:
             },
             baseline=document.get("baseline", False),
             curves=document.get("curves"),
+            failures=document.get("failures", {}),
         )
+
+
+def with_infinity(scored: DetectorScore | Stratum, key: str) -> Number:
+    """A metric, infinite where only misses keep it from being a number; None where undefined."""
+    if scored.undefined.get(key, "").startswith("infinite"):
+        return math.inf
+    return scored.metrics.get(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +202,7 @@ def score(
     onsets: Onsets | None = None,
     publish_lag_ms: NDArray[np.float64] | None = None,
     curves: bool = False,
+    failures: Iterable[DetectorError] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Score:
     """Score verdicts against the truth of a trace.
@@ -205,6 +220,7 @@ def score(
         onsets: When faults began, where that is known; gives the zero ``onset``.
         publish_lag_ms: float64[n] of a live run: milliseconds by which each alert left late.
         curves: Also sweep thresholds and draw delay curves.
+        failures: Detectors that crashed, each on a job.
         settings: What else to record beside the score: speed, seed, ``comparable=False`` if some
             jobs were left out.
 
@@ -220,8 +236,14 @@ def score(
     resampling = Resampling(cluster, policy.resamples, policy.seed)
     sheets = _Sheets(truth, policy, log, resampling, publish_lag_ms)
     reference = set(baselines)
+    crashed: dict[str, dict[str, str]] = {}
+    for failure in failures:
+        crashed.setdefault(failure.detector, {})[failure.job] = failure.what
     scored = {
-        name: sheets.score(rows, baseline=name in reference, curves=curves)
+        name: replace(
+            sheets.score(rows, baseline=name in reference, curves=curves),
+            failures=crashed.get(name, {}),
+        )
         for name, rows in rows_by_detector(log, truth, names)
     }
     about = _settings(trace, truth, policy)

@@ -61,6 +61,48 @@ def test_a_kept_run_can_be_repeated(call, culprit, tmp_path):
         assert (first / name).read_bytes() == (again / name).read_bytes(), name
 
 
+def test_an_earlier_run_is_not_lost(call, culprit, tmp_path):
+    kept = tmp_path / "kept"
+    assert call("run", culprit, "-d", BURST, "--out", kept)[0] == 0
+    before = {path.name: path.read_bytes() for path in kept.iterdir()}
+    for words in (
+        ("run", culprit, "-d", "silence"),
+        ("bench", culprit, "-d", "silence", "--workers", 1),
+        ("score", "--trace", culprit, "--verdicts", kept / "verdicts.jsonl"),
+    ):
+        code, out, err = call(*words, "--out", kept)
+        assert (code, out) == (2, ""), err
+        assert f"{kept} holds an earlier run: config.toml, " in err
+        assert "another folder, or --force to replace it" in err
+        assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+
+
+def test_an_earlier_run_is_replaced_as_a_whole_if_one_says_so(call, culprit, tmp_path):
+    kept = tmp_path / "kept"
+    assert call("run", culprit, "-d", "silence", "--out", kept)[0] == 0
+    (kept / "notes.txt").write_text("mine")
+    assert call("run", culprit, "-d", BURST, "--out", kept, "--force")[0] == 0
+    assert 'detector = [\n    "burst:' in (kept / "config.toml").read_text()
+    words = ("score", "--trace", culprit, "--verdicts", kept / "verdicts.jsonl")
+    assert call(*words, "--out", kept, "--force")[0] == 0
+    names = {path.name for path in kept.iterdir()}
+    assert names == {"notes.txt", "score.json", "verdicts.jsonl", "verdicts.parquet"}
+
+
+def test_a_full_disk_loses_neither_the_score_nor_the_earlier_run(culprit, tmp_path):
+    kept = tmp_path / "kept"
+    command = [sys.executable, "-m", "replay", "run", culprit, "-q", "--out", kept, "--force"]
+    subprocess.run(command, check=True, capture_output=True)
+    before = {path.name: path.read_bytes() for path in kept.iterdir()}
+    full = ["sh", "-c", 'ulimit -f 1; trap "" XFSZ; exec "$@"', "sh", *command]
+    done = subprocess.run(full, check=False, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "The run cannot be kept in" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "most-kinds" in done.stdout
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+
+
 def test_a_crashing_detector_is_named_and_the_others_go_on(call, culprit, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from replay.api import Detector\n"
@@ -71,6 +113,8 @@ def test_a_crashing_detector_is_named_and_the_others_go_on(call, culprit, tmp_pa
     code, out, err = call("run", culprit, "-d", "mine.py:Mine", "-d", BURST)
     assert code == 6
     assert "burst blames node-c" in out
+    assert "\nMine (crashed) " in out
+    assert "\nMine crashed on 1 of 1 jobs (culprit: RuntimeError: no such luck (mine.py" in out
     assert "detector Mine on job culprit" in err
     assert "no such luck" in err
     assert "Traceback" not in err
@@ -216,13 +260,38 @@ def test_q_ends_with_a_report(culprit):
     assert "precision" in screen
 
 
-def test_ctrl_c_gives_a_partial_result(culprit):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_gives_a_partial_result(culprit, number):
     code, screen = terminal(
-        "run", culprit, "-d", BURST, "--speed", "0.1", until=[b"playing"], keys=[signal.SIGINT]
+        "run", culprit, "-d", BURST, "--speed", "0.1", until=[b"playing"], keys=[number]
     )
-    assert code == 130
+    assert code == 128 + number
     assert "partial: the replay was stopped before its end" in screen
     assert "Traceback" not in screen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_at_once(culprit, tmp_path, number):
+    (tmp_path / "stuck.py").write_text(
+        "import threading\n"
+        "from replay.api import Detector\n"
+        "class Stuck(Detector):\n"
+        "    def observe(self, alert):\n"
+        "        print('stuck', flush=True)\n"
+        "        threading.Event().wait()\n"
+    )
+    words = ["run", culprit, "-d", f"{tmp_path}/stuck.py:Stuck", "--no-baselines"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "replay", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"stuck\n"
+        process.send_signal(number)
+        while b"Stopping" not in process.stderr.readline():
+            pass
+        process.send_signal(number)
+        told = process.stderr.read().decode()
+    assert process.returncode in {128 + number, -number}
+    assert "Traceback" not in told
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
@@ -53,6 +54,8 @@ def scored(metrics, *, undefined=None, baseline=False, **given):
         ("latency_start_p50", 12.34, "12.3"),
         ("processing_ms_p50", 0.26, "0.3"),
         ("cost_score", -5.04, "-5.0"),
+        ("latency_start_p50_all", math.inf, "∞"),
+        ("latency_start_p50_all", -math.inf, "-∞"),
     ],
 )
 def test_numbers(key, value, text):
@@ -206,6 +209,27 @@ def test_junit_takes_any_name():
     assert (root.get("tests"), root.get("failures")) == ("2", "1")
     alone = ET.fromstring(junit(score, []))
     assert [case.get("name") for case in alone.iter("testcase")] == ["scored"]
+
+
+def test_who_crashed_is_marked_everywhere():
+    scores = {
+        "x": scored({"f1": 0.5}, failures={"Job1": "ValueError: <no>", "Job3": "..."}),
+        "y": scored({"f1": 0.4}, strata={"gpu": {}}),
+    }
+    score = Score(scores, SETTINGS)
+    shown = table(score)
+    assert [row[0] for row in shown.rows] == ["x (crashed)", "y"]
+    assert shown.notes[0] == (
+        "x crashed on 2 of 3 jobs (Job1: ValueError: <no>, ...) and said nothing there from then on;"
+        " its figures are not its merit"
+    )
+    assert '<td class="left">x (crashed)</td>' in html(score)
+    assert "| x (crashed) |" in markdown_table(shown)
+    for results in ([], [GateResult("f1 < 0.1", "x", True, "f1 is 0.5")]):
+        root = ET.fromstring(junit(score, results))
+        assert (root.get("tests"), root.get("errors"), root.get("failures")) == ("2", "1", "0")
+        (error,) = root.iter("error")
+        assert "on 2 of 3 jobs" in error.text
 
 
 def test_annotations_escape():

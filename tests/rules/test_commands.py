@@ -106,6 +106,21 @@ def test_run_over_phases(trace):
     assert set(document["detectors"]["rules"]["recall"]) == {"min", "median", "max"}
     shown = call("run", STARTER, trace, "--phases", "2", "--resamples", "0").stdout
     assert re.search(r"2 phases", shown)
+    for flags in (("--fail-if", "f1 < 1"), ("--verdicts", "v.jsonl"), ("--junit", "j.xml")):
+        refused = call("run", STARTER, trace, "--phases", "2", *flags, code=2).exception
+        assert f"{flags[0]}: --phases shows how much scores vary" in str(refused)
+
+
+def test_phases_of_rules_that_miss(trace, tmp_path):
+    never = tmp_path / "never.yml"
+    never.write_text(
+        "groups:\n- name: g\n  rules:\n  - alert: Never\n    expr: llm_alert_events_total > 1e9\n"
+    )
+    words = ("run", never, trace, "--phases", "2", "--resamples", "0")
+    row = next(line for line in call(*words).stdout.splitlines() if "latency" in line)
+    assert row.split()[2:] == ["∞"] * 3
+    found = json.loads(call(*words, "--json").stdout)["detectors"]["rules"]
+    assert set(found["latency_job_alert_p50_all"].values()) == {None}
 
 
 def test_run_on_one_job_is_not_comparable(trace):

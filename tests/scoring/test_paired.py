@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
 
 from replay.errors import UsageError
+from replay.report import comparison_table
 from replay.scoring import Policy, Score, compare, score
 from replay.scoring.resampling import Resampling
 
@@ -67,6 +69,20 @@ def test_against_itself_nothing_differs(bench):
     assert (found.wins, found.losses, found.ties, found.mcnemar_p) == ((), (), 12, 1.0)
     assert (found.deltas["f1"].interval.low, found.deltas["f1"].interval.high) == (0.0, 0.0)
     assert found.deltas["f1"].share_above == 0.0
+
+
+def test_infinite_is_not_undefined(bench):
+    trace = bench.trace(bench.job("Job1", NODES, [(5, "b", "k")]))
+    both = score(trace, bench.log(trace, [bench.say("b", 7)]), policy=POLICY, detectors=["x", "y"])
+    found = compare(both, both, "x", "y")
+    delta = found.deltas["latency_start_p50_all"]
+    assert (delta.a, delta.b, delta.delta) == (7.0, math.inf, -math.inf)
+    (row,) = comparison_table(found, ("latency_start_p50_all",)).rows
+    assert row[1:4] == ("7.0", "∞", "-∞")
+    (row,) = comparison_table(compare(both, both, "y", "y"), ("latency_start_p50_all",)).rows
+    assert row[1:4] == ("∞", "∞", "-")
+    said = json.loads(json.dumps(found.document(), allow_nan=False))
+    assert said["metrics"]["latency_start_p50_all"]["b"] is None
 
 
 def test_the_document_can_be_printed(bench):

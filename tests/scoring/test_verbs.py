@@ -276,6 +276,17 @@ def test_compare_detectors_of_one_run(two_runs, call):
     assert found["metrics"]["recall"]["delta"] == 0.5
 
 
+def test_compare_says_who_crashed(two_runs, call):
+    file = two_runs[1] / "score.json"
+    document = json.loads(file.read_text())
+    document["detectors"]["x"]["failures"] = {"Job2": "ValueError: no"}
+    file.write_text(json.dumps(document))
+    code, _, err = call("compare", *two_runs)
+    assert code == 0
+    assert "B: x crashed on 1 of 2 jobs (Job2: ValueError: no)" in err
+    assert "A: x crashed" not in err
+
+
 def test_compare_what_cannot_be(two_runs, call, stored):
     assert call("compare", two_runs[0], two_runs[1], "--pair", "x=z")[0] == 2
     assert call("compare", two_runs[0], stored / "nothing")[0] == 3
