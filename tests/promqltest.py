@@ -42,6 +42,9 @@ _EXPECT = re.compile(
 )
 _VECTOR_RANGE = re.compile(r"\s*from\s+(?P<start>\S+)\s+to\s+(?P<end>\S+)\s+step\s+(?P<step>\S+)")
 
+_POSITION = re.compile(r" \([0-9]+:[0-9]+\)$| \\\(\[0-9\]\+:\[0-9\]\+\\\)$")
+"""Where in the query a remark arose, or an expression for it; ours do not say."""
+
 
 class ScriptError(Exception):
     """The script itself cannot be read."""
@@ -311,7 +314,7 @@ def _notes_problem(expected: Expectations, notes: list[str]) -> str:
     for kind, wanted in expected.notes.items():
         if not by_kind[kind]:
             return f"lacks a remark of kind {kind}"
-        for match, text in wanted:
+        for match, text in [(match, _POSITION.sub("", text)) for match, text in wanted]:
             if not any(
                 text in note if match == "msg" else re.search(text, note) for note in by_kind[kind]
             ):

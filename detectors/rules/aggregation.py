@@ -14,7 +14,7 @@ import numpy as np
 from detectors.rules import sums
 from detectors.rules.errors import EvaluationError
 from detectors.rules.functions import format_value
-from detectors.rules.labels import NAME, Labels, keep, make, without
+from detectors.rules.labels import METADATA, Labels, keep, make, without
 from detectors.rules.series import Vector
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Groups:
         *,
         leave_out: bool,
     ) -> None:
-        names = {*grouping, NAME} if leave_out else set(grouping)
+        names = METADATA.union(grouping) if leave_out else frozenset(grouping)
         keys = _keys(series, names, leave_out=leave_out)
         self.labels = list(dict.fromkeys(keys))
         number = dict(zip(self.labels, range(len(self.labels)), strict=True))
@@ -62,7 +62,7 @@ class Groups:
         return np.split(order, begins)[1:]
 
 
-def _keys(series: Sequence[Labels], names: set[str], *, leave_out: bool) -> list[Labels]:
+def _keys(series: Sequence[Labels], names: frozenset[str], *, leave_out: bool) -> list[Labels]:
     """What is left of each label set; column by column where all have the same labels."""
     if len(set(map(len, series))) == 1:
         columns = list(zip(*series, strict=True))
@@ -220,12 +220,14 @@ def reduce(
         op: The aggregation.
         vector: What is aggregated.
         groups: Of its series.
-        old: Whether sums and means are taken as before 3.0.
+        old: Whether sums, means and quantiles are taken as before 3.0.
         q: Of ``quantile``: float64[k].
     """
     with np.errstate(all="ignore"):
         if q is not None:
-            values = _stacked(vector, groups, lambda value, mask: _quantile(value, mask, q))
+            values = _stacked(
+                vector, groups, lambda value, mask: _quantile(value, mask, q, old=old)
+            )
         elif op == "sum":
             values = _sum(vector, groups, old=old)
         elif op in {"count", "group"}:
@@ -241,7 +243,7 @@ def reduce(
     return Vector(list(groups.labels), values, present, drop)
 
 
-def _quantile(values: Floats, mask: Mask, q: Floats) -> Floats:
+def _quantile(values: Floats, mask: Mask, q: Floats, *, old: bool) -> Floats:
     from detectors.rules.ranges import Padded, quantiles  # noqa: PLC0415 - beside its own kind
 
     groups, steps, size = values.shape
@@ -258,7 +260,7 @@ def _quantile(values: Floats, mask: Mask, q: Floats) -> Floats:
         nothing,
         nothing,
     )
-    return quantiles(piece, np.tile(q, groups)).reshape(groups, steps)
+    return quantiles(piece, np.tile(q, groups), old=old).reshape(groups, steps)
 
 
 def pick(op: str, vector: Vector, groups: Groups, k: Floats, *, old: bool) -> Vector:

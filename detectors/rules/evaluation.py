@@ -16,6 +16,7 @@ from detectors.rules.errors import EvaluationError, Unsupported
 from detectors.rules.functions import (
     CALENDAR,
     ELEMENTWISE,
+    OLD_ELEMENTWISE,
     PARAMETRIC,
     format_value,
     go_max,
@@ -46,6 +47,7 @@ from detectors.rules.ranges import (
     smoothed,
 )
 from detectors.rules.series import Block, Storage, Vector, Windows, is_stale
+from detectors.rules.tokens import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -400,7 +402,8 @@ class Evaluator:
                 ),
             )
         if name in ELEMENTWISE:
-            return self._mapped(args[0], times, ELEMENTWISE[name])
+            older = OLD_ELEMENTWISE if self._old else {}
+            return self._mapped(args[0], times, older.get(name, ELEMENTWISE[name]))
         if name in PARAMETRIC:
             scalars = [self.scalar(arg, times) for arg in args[1:]]
             return self._parametric(name, args[0], scalars, times)
@@ -485,7 +488,7 @@ class Evaluator:
         return np.where(single, vector.values[row, np.arange(len(times))], np.nan)
 
     def _timestamp(self, args: tuple[Expression, ...], times: Times) -> Vector:
-        node = args[0] if self._old else unwrap(args[0])
+        node = unwrap(args[0])
         if isinstance(node, Selector):
             vector, stamps = self._selected(node, times)
             seconds = stamps / 1000.0
@@ -518,7 +521,10 @@ class Evaluator:
         q = self.scalar(args[0], times)
         self._note_quantile(q)
         return self._over_range(
-            "quantile_over_time", args[1], times, lambda windows: quantile_over_time(windows, q)
+            "quantile_over_time",
+            args[1],
+            times,
+            lambda windows: quantile_over_time(windows, q, old=self._old),
         )
 
     def _holt_winters(self, args: tuple[Expression, ...], times: Times) -> Vector:
@@ -572,7 +578,8 @@ class Evaluator:
 
     def _sorted(self, args: tuple[Expression, ...], times: Times, *, descending: bool) -> Vector:
         vector = self.vector(args[0], times)
-        if len(times) != 1:  # over a range, order has no meaning
+        if len(times) != 1:
+            self._note_order()
             return vector
         values = vector.values[:, 0]
         key = -values if descending else values
@@ -588,6 +595,8 @@ class Evaluator:
         self, args: tuple[Expression, ...], times: Times, *, descending: bool
     ) -> Vector:
         vector = self.vector(args[0], times)
+        if len(times) != 1:
+            self._note_order()
         names = [word.value for word in map(unwrap, args[1:]) if isinstance(word, String)]
 
         def key(row: int) -> tuple[list[list[tuple[int, int, str]]], Labels]:
@@ -596,6 +605,14 @@ class Evaluator:
 
         rows = sorted(range(len(vector.labels)), key=key, reverse=descending)
         return vector.rows(np.array(rows, np.int64))
+
+    def _note_order(self) -> None:
+        """Over a range, order has no meaning; a rule's steps are instants all the same."""
+        if self._span is not None:
+            self.note(
+                "PromQL warning: sort is ineffective for range queries since results are always "
+                "ordered by labels"
+            )
 
     def _histogram_quantile(self, args: tuple[Expression, ...], times: Times) -> Vector:
         q = self.scalar(args[0], times)
@@ -623,7 +640,7 @@ class Evaluator:
             args[2],
             times,
             lambda bounds, counts, steps: histograms.fraction(
-                lower[steps], upper[steps], bounds, histograms.monotonic(counts, old=False)[0]
+                lower[steps], upper[steps], bounds, counts
             ),
         )
 
@@ -631,12 +648,16 @@ class Evaluator:
         self, expr: Expression, times: Times, measure: Callable[[Floats, Floats, Times], Floats]
     ) -> Vector:
         vector = self.vector(expr, times)
-        ignored = frozenset() if self.delayed_names else METADATA
-        labels, values, present, rows = histograms.by_bucket(vector, ignored, measure, self.note)
-        if not labels:
-            return Vector.empty(len(times))
-        del rows
-        return drop_names(Vector(labels, values, present), delayed=self.delayed_names)
+        result = histograms.by_bucket(vector, measure, self._note_bound)
+        return drop_names(result, delayed=self.delayed_names)
+
+    def _note_bound(self, labels: Labels, text: str) -> None:
+        name = dict(labels).get(NAME, "") if self.delayed_names else ""
+        self.note(
+            'PromQL warning: bucket label "le" is missing or has a malformed value of '
+            + quote(text)
+            + (f" for metric name {quote(name)}" if name else "")
+        )
 
     def _note_quantile(self, q: Floats) -> None:
         for value in q[np.isnan(q) | (q < 0) | (q > 1)][:1]:
@@ -757,7 +778,7 @@ def _absent_labels(expr: Expression) -> Labels:
     equal: dict[str, str] = {}
     repeated = set()
     for matcher in node.matchers:
-        if matcher.name == NAME:
+        if matcher.name in METADATA:
             continue
         if matcher.op == "=" and matcher.name not in equal:
             equal[matcher.name] = matcher.value

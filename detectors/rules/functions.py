@@ -22,6 +22,7 @@ __all__ = [
     "CALENDAR",
     "ELEMENTWISE",
     "FUNCTIONS",
+    "OLD_ELEMENTWISE",
     "PARAMETRIC",
     "format_value",
     "go_max",
@@ -59,13 +60,13 @@ ELEMENTWISE: dict[str, Callable[[Floats], Floats]] = {
     "ceil": np.ceil,
     "cos": np.cos,
     "cosh": np.cosh,
-    "deg": lambda values: values * 180 / np.pi,
+    "deg": lambda values: values * (180 / np.pi),
     "exp": np.exp,
     "floor": np.floor,
     "ln": np.log,
     "log10": np.log10,
     "log2": np.log2,
-    "rad": lambda values: values * np.pi / 180,
+    "rad": lambda values: values * (np.pi / 180),
     "sgn": np.sign,
     "sin": np.sin,
     "sinh": np.sinh,
@@ -74,6 +75,12 @@ ELEMENTWISE: dict[str, Callable[[Floats], Floats]] = {
     "tanh": np.tanh,
 }
 """One number to one number."""
+
+OLD_ELEMENTWISE: dict[str, Callable[[Floats], Floats]] = {
+    "deg": lambda values: values * 180 / np.pi,
+    "rad": lambda values: values * np.pi / 180,
+}
+"""What was rounded otherwise, and overflowed, in 2.x."""
 
 PARAMETRIC: dict[str, Callable[..., Floats]] = {
     "clamp": lambda values, low, high: go_max(low, go_min(high, values)),

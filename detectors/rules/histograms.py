@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from detectors.rules.labels import Labels, without
+from detectors.rules.series import Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-    from detectors.rules.series import Vector
 
     Floats = NDArray[np.float64]
 
@@ -28,20 +27,15 @@ _TINY = 1e-12
 
 def by_bucket(
     vector: Vector,
-    drop: frozenset[str],
     measure: Callable[[Floats, Floats, NDArray[np.int64]], Floats],
-    note: Callable[[str], None],
-) -> tuple[list[Labels], Floats, NDArray[np.bool_], list[int]]:
+    bad: Callable[[Labels, str], None],
+) -> Vector:
     """Bring buckets of one histogram together and measure each at every step.
 
     Args:
         vector: The buckets.
-        drop: Labels that do not tell histograms apart, beside ``le``.
         measure: ``(bounds[b], counts[b, s], steps[s]) -> float64[s]``; bounds ascend.
-        note: Takes a warning.
-
-    Returns:
-        Label sets, values, where present, and for each the number of one of its series.
+        bad: Told of every series without a bound, and what it has for one.
     """
     groups: dict[Labels, list[int]] = {}
     bounds = np.full(len(vector.labels), np.nan)
@@ -50,11 +44,9 @@ def by_bucket(
         try:
             bounds[row] = _parse_bound(text)
         except ValueError:
-            note(
-                f'PromQL warning: bucket label "le" is missing or has a malformed value of {text!r}'
-            )
+            bad(labels, text)
             continue
-        groups.setdefault(without(labels, drop | {"le"}), []).append(row)
+        groups.setdefault(without(labels, {"le"}), []).append(row)
     steps = vector.values.shape[1]
     values, present = np.zeros((len(groups), steps)), np.zeros((len(groups), steps), bool)
     for number, rows in enumerate(groups.values()):
@@ -72,13 +64,16 @@ def by_bucket(
                 values[number, columns] = measure(
                     *_coalesce(bounds[members], vector.values[members][:, columns]), columns
                 )
-    return list(groups), values, present, [rows[0] for rows in groups.values()]
+    return Vector(list(groups), values, present)
 
 
 def _parse_bound(text: str) -> float:
     if text.strip() != text or "_" in text or not text:
         raise ValueError(text)
-    return float(text)
+    bound = float(text)
+    if np.isnan(bound):
+        raise ValueError(text)
+    return bound
 
 
 def _coalesce(bounds: Floats, counts: Floats) -> tuple[Floats, Floats]:
@@ -142,36 +137,32 @@ def quantile(q: Floats, bounds: Floats, counts: Floats) -> Floats:
 
 
 def fraction(lower: Floats, upper: Floats, bounds: Floats, counts: Floats) -> Floats:
-    """The share of observations between two bounds, linear inside a bucket."""
+    """The share of observations between two bounds, linear inside a bucket.
+
+    Args:
+        lower: float64[s].
+        upper: float64[s].
+        bounds: float64[b], ascending.
+        counts: float64[b, s].
+    """
     total = counts[-1]
-    share = (_rank(upper, bounds, counts) - _rank(lower, bounds, counts)) / total
-    result = np.where(lower >= upper, 0.0, share)
-    bad = (total == 0) | np.isnan(total) | np.isnan(lower) | np.isnan(upper)
-    if bounds[-1] != np.inf or len(bounds) < 2:
+    if bounds[-1] != np.inf:
         return np.full(total.shape, np.nan)
-    return np.where(bad, np.nan, result)
+    share = (_rank(upper, bounds, counts) - _rank(lower, bounds, counts)) / total
+    share = np.where(lower >= upper, 0.0, share)
+    return np.where((total == 0) | np.isnan(lower) | np.isnan(upper), np.nan, share)
 
 
 def _rank(value: Floats, bounds: Floats, counts: Floats) -> Floats:
-    """How many observations lie below a value."""
-    result = np.zeros(value.shape)
-    for step, limit in enumerate(value):
-        column, before, start = counts[:, step], 0.0, -np.inf if bounds[0] <= 0 else 0.0
-        rank = float(column[-1])
-        for bound, count in zip(bounds, column, strict=True):
-            if limit <= start:
-                rank = before
-                break
-            if limit < bound:
-                inside = (
-                    0.0
-                    if np.isinf(start) or np.isinf(bound)
-                    else (count - before) * (limit - start) / (bound - start)
-                )
-                rank = before + inside
-                if np.isinf(start):
-                    rank = before
-                break
-            before, start = float(count), float(bound)
-        result[step] = rank
-    return result
+    """How many observations lie below a value; none is inside a bucket without an end."""
+    lowest = 0.0 if bounds[0] > 0 else -np.inf
+    bucket = np.searchsorted(bounds[:-1], value, side="right")
+    columns = np.arange(len(value))
+    start = np.concatenate([[lowest], bounds[:-1]])[bucket]
+    before = np.where(bucket > 0, counts[bucket - 1, columns], 0.0)
+    count = counts[bucket, columns]
+    inside = before + (count - before) * (value - start) / (bounds[bucket] - start)
+    inside = np.where(start == -np.inf, count, inside)
+    result = np.where(value <= start, before, inside)
+    result = np.where(value == np.inf, counts[-1], result)
+    return np.asarray(np.minimum(result, counts[-1]))

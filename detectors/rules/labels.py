@@ -20,6 +20,7 @@ __all__ = [
     "make",
     "nameless",
     "show",
+    "show_all",
     "translate_regex",
     "without",
 ]
@@ -74,14 +75,25 @@ def show(labels: Labels) -> str:
         'up{job="a\\"b"}'
 
     """
-    name, parts = "", []
-    for key, value in labels:
-        if key == NAME:
-            name = value
-        else:
-            escaped = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-            parts.append(f'{key}="{escaped}"')
-    return name + ("{" + ", ".join(parts) + "}" if parts or not name else "")
+    name = dict(labels).get(NAME, "")
+    rest = without(labels, {NAME})
+    return name + (show_all(rest) if rest or not name else "")
+
+
+def show_all(labels: Labels) -> str:
+    r"""Write a label set with the metric's name as one of the labels.
+
+    Examples:
+        >>> show_all((("__name__", "up"), ("job", 'a"b')))
+        '{__name__="up", job="a\\"b"}'
+
+    """
+    return "{" + ", ".join(_written(name, "=", value) for name, value in labels) + "}"
+
+
+def _written(name: str, op: str, value: str) -> str:
+    escaped = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return f'{name}{op}"{escaped}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +131,7 @@ class Matcher:
         return (self._pattern.fullmatch(value) is not None) == (self.op == "=~")
 
     def __str__(self) -> str:
-        escaped = self.value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-        return f'{self.name}{self.op}"{escaped}"'
+        return _written(self.name, self.op, self.value)
 
 
 def compile_regex(text: str) -> re.Pattern[str]:

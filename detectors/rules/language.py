@@ -182,7 +182,6 @@ _EXPERIMENTAL = frozenset(
     [
         "double_exponential_smoothing",
         "end",
-        "first_over_time",
         "limitk",
         "mad_over_time",
         "max_of",
@@ -298,11 +297,12 @@ def _refuse_tokens(tokens: list[Token]) -> None:
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
         follows = before is not None and (
             before.text in _AFTER_SELECTOR
+            or before.kind in {"number", "duration"}
             or (before.kind == "name" and before.text not in _KEYWORDS)
         )
         called = after is not None and after.text == "("
         if token.text in {"anchored", "smoothed"} and follows:
-            raise Unsupported(token.text, "extended range selectors are experimental")
+            raise Unsupported(token.text, "extended range selectors are not evaluated here")
         if token.kind == "name" and called:
             if token.text in _REFUSED_FUNCTIONS:
                 raise Unsupported(f"{token.text}()", _REFUSED_FUNCTIONS[token.text])

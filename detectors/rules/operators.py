@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from detectors.rules.errors import EvaluationError
-from detectors.rules.labels import METADATA, Labels, keep, make, nameless, show, without
+from detectors.rules.labels import METADATA, Labels, keep, make, nameless, show_all, without
 from detectors.rules.series import Vector
 
 if TYPE_CHECKING:
@@ -76,23 +76,24 @@ def collapse(vector: Vector) -> Vector:
         first.setdefault(labels, row)
     if len(first) == len(vector.labels):
         return vector
-    target = np.array([first[labels] for labels in vector.labels])
-    rows, where = np.unique(target, return_inverse=True)
-    return _merge(vector, rows, where.reshape(-1), SAME)
-
-
-def _merge(vector: Vector, rows: NDArray[np.int64], where: NDArray[np.int64], error: str) -> Vector:
-    """Add up series into ``len(rows)`` places; at most one may be present at a step."""
-    steps = vector.present.shape[1]
-    count = np.zeros((len(rows), steps), np.int64)
-    np.add.at(count, where, vector.present)
+    rows = list(first.values())
+    place = dict(zip(first, range(len(rows)), strict=True))
+    where = np.array([place[labels] for labels in vector.labels])
+    count = _met(where, len(rows), vector.present)
     if (count > 1).any():
-        raise EvaluationError(error)
-    values = np.zeros((len(rows), steps))
+        raise EvaluationError(SAME)
+    values = np.zeros(count.shape)
     at_row, at_step = np.nonzero(vector.present)
     values[where[at_row], at_step] = vector.values[at_row, at_step]
     drop = None if vector.drop is None else vector.drop[rows]
-    return Vector([vector.labels[row] for row in rows], values, count > 0, drop)
+    return Vector(list(first), values, count > 0, drop)
+
+
+def _met(where: NDArray[np.int64], size: int, present: Mask) -> NDArray[np.int64]:
+    """How many series of each of ``size`` groups are there at each step."""
+    count = np.zeros((size, present.shape[1]), np.int64)
+    np.add.at(count, where, present)
+    return count
 
 
 def _signatures(vectors: list[Vector], matching: Matching) -> list[NDArray[np.int64]]:
@@ -176,9 +177,9 @@ def vector_vector(
         if comparison:
             kept = COMPARISONS[op](left, right)
             values = kept.astype(np.float64) if as_bool else left
-            present = present if as_bool else present & kept
         else:
             values = ARITHMETIC[op](left, right)
+    left_over = present & kept if comparison and not as_bool else present
     # before 3.0 atan2 was forgotten among the operators that drop the name
     drops = as_bool or not (comparison or (old and op == "atan2"))
     labels = [
@@ -190,8 +191,9 @@ def vector_vector(
         drop = np.full(len(labels), drops)
         if not drops and many.drop is not None:
             drop = many.drop.copy()
-    result = Vector(labels, values, present, drop)
-    return collapse(_check_many(result, groups, matching)).only(np.True_)  # type: ignore[arg-type]  # a scalar broadcasts
+    # before 3.10 what a comparison left out could not clash
+    _check_many(left_over if old else present, labels, groups, matching)
+    return collapse(Vector(labels, values, left_over, drop)).only(np.True_)  # type: ignore[arg-type]  # a scalar broadcasts
 
 
 def _pairs(
@@ -218,9 +220,7 @@ def _check_unique(
 ) -> None:
     """Check that no group has two series at a step where the other side has any."""
     size = int(groups.max(initial=-1)) + 1
-    count = np.zeros((size, vector.present.shape[1]), np.int64)
-    np.add.at(count, groups, vector.present)
-    clash = np.argwhere((count > 1) & steps)
+    clash = np.argwhere((_met(groups, size, vector.present) > 1) & steps)
     if not len(clash):
         return
     group, step = clash[0]
@@ -229,9 +229,9 @@ def _check_unique(
     labels = vector.labels[pair[0]]
     shown = keep(labels, names) if matching.on else without(labels, names | METADATA)
     side = "left" if swapped else "right"
-    both = ", ".join(show(vector.labels[row]) for row in reversed(pair))
+    both = ", ".join(sorted(show_all(vector.labels[row]) for row in pair))
     raise EvaluationError(
-        f"found duplicate series for the match group {show(shown)} on the {side} hand-side of "
+        f"found duplicate series for the match group {show_all(shown)} on the {side} hand-side of "
         f"the operation: [{both}];many-to-many matching not allowed: matching labels must be "
         f"unique on one side"
     )
@@ -252,30 +252,22 @@ def _result_labels(ours: Labels, other: Labels, matching: Matching, *, drop: boo
     return make(pairs)
 
 
-def _check_many(result: Vector, groups: NDArray[np.int64], matching: Matching) -> Vector:
-    """Merge results of one group, which must not meet at a step."""
+def _check_many(
+    present: Mask, labels: list[Labels], groups: NDArray[np.int64], matching: Matching
+) -> None:
+    """Check that results of one group do not meet at a step."""
     if matching.group:
         error = "multiple matches for labels: grouping labels must ensure unique matches"
-        keys = list(zip(groups.tolist(), result.labels, strict=True))
+        keys: list[object] = list(zip(groups.tolist(), labels, strict=True))
     else:
         error = (
             "multiple matches for labels: many-to-one matching must be explicit "
             "(group_left/group_right)"
         )
-        keys = [(group, ()) for group in groups.tolist()]
-    if len(set(keys)) == len(keys):
-        return result
-    if not matching.group:
-        # two series of a group may clash although their labels differ
-        size = int(groups.max(initial=-1)) + 1
-        count = np.zeros((size, result.present.shape[1]), np.int64)
-        np.add.at(count, groups, result.present)
-        if (count > 1).any():
-            raise EvaluationError(error)
-        return result
-    first: dict[object, int] = {}
-    for row, key in enumerate(keys):
-        first.setdefault(key, row)
-    target = np.array([first[key] for key in keys])
-    rows, where = np.unique(target, return_inverse=True)
-    return _merge(result, rows, where.reshape(-1), error)
+        keys = groups.tolist()
+    number = dict(zip(dict.fromkeys(keys), range(len(keys)), strict=False))
+    if len(number) == len(keys):
+        return
+    where = np.array([number[key] for key in keys])
+    if (_met(where, len(number), present) > 1).any():
+        raise EvaluationError(error)

@@ -101,8 +101,10 @@ class Program:
     reach: int = field(init=False)
 
     def __post_init__(self) -> None:
-        for rule in self.file.rules if self.replayed else ():
-            _check(rule, self.file.path)
+        for rule in self.file.rules:
+            _check_dialect(rule, self.file.path, self.settings.dialect)
+            if self.replayed:
+                _check_replayed(rule, self.file.path)
         known = self.file.alerts
         if self.settings.alert and self.settings.alert not in known:
             raise UsageError(
@@ -142,21 +144,40 @@ def _program(text: str, path: str, settings: Settings) -> Program:
     return Program(parse_rules(text, path), settings)
 
 
-def _check(rule: Rule, path: str) -> None:
+_NOT_IN: dict[Dialect, dict[str, str]] = {
+    "prometheus2": {
+        "first_over_time": "it came with Prometheus 3",
+        "histogram_fraction": "before Prometheus 3 it was for native histograms",
+    },
+    "prometheus3": {
+        "holt_winters": "since Prometheus 3 it is an experimental double_exponential_smoothing()",
+    },
+}
+
+
+def _refusal(rule: Rule, path: str, construct: str, reason: str) -> RuleFileError:
+    what = f"rule {rule.name!r}: {construct} is refused: {reason}"
+    return RuleFileError(what, path, rule.expr_line)
+
+
+def _check_dialect(rule: Rule, path: str, dialect: Dialect) -> None:
+    """Refuse functions that the release has not."""
+    for node in walk(rule.expr):
+        if isinstance(node, Call) and node.func in _NOT_IN[dialect]:
+            raise _refusal(rule, path, f"{node.func}()", _NOT_IN[dialect][node.func])
+
+
+def _check_replayed(rule: Rule, path: str) -> None:
     """Refuse what has no meaning in a replayed job."""
-
-    def refuse(construct: str, reason: str) -> RuleFileError:
-        what = f"rule {rule.name!r}: {construct} is refused: {reason}"
-        return RuleFileError(what, path, rule.expr_line)
-
     for node in walk(rule.expr):
         if isinstance(node, Call) and node.func in CALENDAR:
-            raise refuse(f"{node.func}()", "a job's clock begins at 0 and has no calendar")
+            reason = "a job's clock begins at 0 and has no calendar"
+            raise _refusal(rule, path, f"{node.func}()", reason)
         if isinstance(node, (Selector, Subquery)):
             if isinstance(node.at, int):
-                raise refuse("@ with a time", "a job's clock begins at 0")
+                raise _refusal(rule, path, "@ with a time", "a job's clock begins at 0")
             if node.offset < 0:
-                raise refuse("a negative offset", "it looks into the future")
+                raise _refusal(rule, path, "a negative offset", "it looks into the future")
 
 
 def readable_by(selector: Selector, name: str) -> bool:

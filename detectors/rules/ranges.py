@@ -7,7 +7,7 @@ number at a time. Formulas follow Prometheus's ``promql/functions.go``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -333,8 +333,15 @@ def _sum(piece: Padded) -> Floats:
     return high + low
 
 
-def quantiles(piece: Padded, q: NDArray[np.float64]) -> Floats:
-    """Linear between neighbours; ``q`` outside 0 to 1 is infinite."""
+def quantiles(piece: Padded, q: NDArray[np.float64], *, old: bool) -> Floats:
+    """Linear between neighbours; ``q`` outside 0 to 1 is infinite.
+
+    Args:
+        piece: The values.
+        q: float64[w].
+        old: Whether a value met exactly is mixed with nothing of the next, as before 3.0, which
+            beside an infinity gives NaN.
+    """
     ordered = np.sort(np.where(piece.mask, piece.values, np.inf), axis=1)
     nan = (np.isnan(piece.values) & piece.mask).sum(axis=1)
     if nan.any():  # NaN counts as smaller than everything
@@ -351,17 +358,18 @@ def quantiles(piece: Padded, q: NDArray[np.float64]) -> Floats:
     weight = safe - np.floor(safe)
     low, high = ordered[rows, lower], ordered[rows, upper]
     result = low * (1 - weight) + high * weight
+    if not old:
+        result = np.where(weight == 0, low, result)
     result = np.where(q < 0, -np.inf, np.where(q > 1, np.inf, result))
     return np.where(np.isnan(q), np.nan, result)
 
 
 def _mad(piece: Padded) -> Floats:
     half = np.full(len(piece.count), 0.5)
-    middle = quantiles(piece, half)
+    middle = quantiles(piece, half, old=False)
     distance = np.abs(piece.values - middle[:, None])
-    return quantiles(
-        Padded(distance, piece.mask, piece.times, piece.count, piece.at, piece.step), half
-    )
+    result = quantiles(replace(piece, values=distance), half, old=False)
+    return np.where(np.isnan(piece.zeroed).any(axis=1), np.nan, result)
 
 
 def _regression(piece: Padded, origin: NDArray[np.int64]) -> tuple[Floats, Floats]:
@@ -395,9 +403,9 @@ def predict_linear(windows: Windows, seconds: Floats) -> Result:
     return padded(windows, reduce, 2)
 
 
-def quantile_over_time(windows: Windows, q: Floats) -> Result:
+def quantile_over_time(windows: Windows, q: Floats, *, old: bool) -> Result:
     """A quantile of each window."""
-    return padded(windows, lambda piece: quantiles(piece, q[piece.step]))
+    return padded(windows, lambda piece: quantiles(piece, q[piece.step], old=old))
 
 
 def smoothed(windows: Windows, smoothing: Floats, trend: Floats) -> Result:

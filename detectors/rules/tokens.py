@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from detectors.rules.errors import LanguageError
+from detectors.rules.errors import LanguageError, Unsupported
 
 __all__ = ["Token", "quote", "tokenize", "unquote"]
 
@@ -15,7 +15,8 @@ _TOKEN = re.compile(
       | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`[^`]*`)
       | (?P<duration>(?:[0-9]+(?:ms|[smhdwy]))+(?![0-9A-Za-z_.]))
       | (?P<number>0[xX][0-9a-fA-F]+|(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
-      | (?P<name>[A-Za-z_:][A-Za-z0-9_:]*)
+      | (?P<name>[A-Za-z_:][A-Za-z0-9_:]*(?![\w.]))
+      | (?P<other>[^\W\d][\w:.]*)
       | (?P<op>==|!=|<=|>=|=~|!~|[-+*/%^<>=(){}\[\],:@!])""",
     re.VERBOSE | re.DOTALL,
 )
@@ -46,6 +47,7 @@ def tokenize(text: str) -> list[Token]:
 
     Raises:
         LanguageError: A character belongs to none.
+        Unsupported: A name has dots or letters that only a quoted one may have.
 
     Examples:
         >>> [token.text for token in tokenize("rate(x[5m]) > 0.5  # often")]
@@ -63,6 +65,10 @@ def tokenize(text: str) -> list[Token]:
         if found is None:
             raise LanguageError(f"unexpected {text[position]!r} at character {position + 1}")
         kind = str(found.lastgroup)
+        if kind == "other":
+            raise Unsupported(
+                f"the unquoted name {found.group()!r}", "it must be quoted, and stand in braces"
+            )
         if kind not in {"space", "comment"}:
             tokens.append(Token(kind, found.group(), position))
             in_brackets = (in_brackets or found.group() == "[") and found.group() != "]"
@@ -83,6 +89,7 @@ def unquote(text: str) -> str:
 
     Raises:
         LanguageError: An escape in it is none.
+        Unsupported: It is not UTF-8.
 
     Examples:
         >>> unquote(r'"a\tb"'), unquote(r"`\d`")
@@ -115,7 +122,7 @@ def unquote(text: str) -> str:
     try:
         return b"".join(out).decode()
     except UnicodeDecodeError:
-        raise LanguageError(f"{text} is not UTF-8") from None
+        raise Unsupported(f"the string {text}", "it is not UTF-8") from None
 
 
 def quote(text: str) -> str:

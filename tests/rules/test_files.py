@@ -29,6 +29,25 @@ def test_bad_files_have_one_error_with_line(path):
     assert "\n" not in text
 
 
+@pytest.mark.parametrize(
+    ("dialect", "func", "args"),
+    [
+        ("prometheus2", "first_over_time", "x[5m]"),
+        ("prometheus2", "histogram_fraction", "0, 1, x"),
+        ("prometheus3", "holt_winters", "x[5m], 0.1, 0.1"),
+    ],
+)
+def test_functions_of_the_other_dialect_are_refused(dialect, func, args):
+    file = parse_rules(
+        f"groups:\n- name: g\n  rules:\n  - alert: A\n    expr: {func}({args})\n", "r"
+    )
+    with pytest.raises(RuleFileError) as caught:
+        Program(file, Settings(dialect), replayed=False)
+    assert str(caught.value).startswith(f"r:5: rule 'A': {func}() is refused: ")
+    (other,) = {"prometheus2", "prometheus3"} - {dialect}
+    Program(file, Settings(other))
+
+
 def test_there_is_a_bad_file_for_each_fault():
     assert len(CASES) >= 25
 
