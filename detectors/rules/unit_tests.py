@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +35,7 @@ _TOP_KEYS = ("rule_files", "evaluation_interval", "group_eval_order", "tests", "
 _TEST_KEYS = (
     "name",
     "interval",
+    "start_timestamp",
     "input_series",
     "alert_rule_test",
     "promql_expr_test",
@@ -89,9 +92,10 @@ def run_tests(path: str | Path, dialect: Dialect = "prometheus3") -> Outcome:
     groups.sort(key=lambda group: order.index(group.name) if group.name in order else -1)
     settings = Settings(dialect, scrape=interval, interval=interval)
     program = Program(RuleFile(str(path), tuple(groups)), settings, replayed=False)
+    fuzzy = "fuzzy_compare" in top and top["fuzzy_compare"].text("fuzzy_compare") == "true"
     outcome = Outcome()
     for node in _items(top, "tests"):
-        _Test(program, node, outcome).run()
+        _Test(program, node, outcome, fuzzy=fuzzy).run()
     return outcome
 
 
@@ -115,26 +119,27 @@ def _rule_files(node: Node) -> list[RuleFile]:
 class _Test:
     """One entry of ``tests``."""
 
-    def __init__(self, program: Program, node: Node, outcome: Outcome) -> None:
+    def __init__(self, program: Program, node: Node, outcome: Outcome, *, fuzzy: bool) -> None:
         self.program = program
+        self.fuzzy = fuzzy
         self.outcome = outcome
         self.node = node
         self.pairs = node.mapping("a test", _TEST_KEYS)
         self.name = self.pairs["name"].text("name") if "name" in self.pairs else ""
+        self.start = _start(self.pairs["start_timestamp"]) if "start_timestamp" in self.pairs else 0
         for key in ("external_labels", "external_url"):
             if key in self.pairs and self.pairs[key].raw.value:
                 raise self.pairs[key].error(f"{key} is not known here")
 
     def run(self) -> None:
         samples = self._samples()
-        alerts = self._entries("alert_rule_test", ("eval_time", "alertname", "exp_alerts"))
+        alerts = self._entries("alert_rule_test", ("alertname", "eval_time", "exp_alerts"))
         queries = self._entries("promql_expr_test", ("expr", "eval_time", "exp_samples"))
-        checks = [*alerts, *queries]
-        last = max((_duration(check, "eval_time", 0) for check in checks), default=-1)
+        last = max(map(self._moment, [*alerts, *queries]), default=self.start)
         storage = Storage()
         evaluation = Evaluation(self.program, storage, keep_alerts=True)
         interval = self.program.settings.interval
-        for at in range(0, last + 1, interval):
+        for at in range(self.start, last + 1, interval):
             while samples and samples[-1][0] <= at:  # rules see no sample before its time
                 moment, labels, value = samples.pop()
                 storage.append(labels, [moment], [value])
@@ -142,35 +147,43 @@ class _Test:
             evaluation.evaluate(at, list(self.program.file.groups))
             for state in evaluation.states:
                 if state.error:
-                    where = f"rule {state.rule.name!r} at {format_duration(at)}"
+                    where = f"rule {state.rule.name!r} at {self._written(at)}"
                     self._fail(f"{where}: {state.error}", self.node.line)
             for check in alerts:
-                if at <= _duration(check, "eval_time", 0) < at + interval:
+                if at <= self._moment(check) < at + interval:
                     self._check_alerts(check, evaluation)
         for check in queries:
             self._check_samples(check, storage)
+
+    def _moment(self, check: dict[str, Node]) -> int:
+        return self.start + _duration(check, "eval_time", 0)
+
+    def _written(self, moment: int) -> str:
+        return format_duration(moment - self.start)
 
     def _samples(self) -> list[tuple[int, Labels, float]]:
         """All samples, the latest first."""
         samples: list[tuple[int, Labels, float]] = []
         step = _duration(self.pairs, "interval", self.program.settings.interval)
-        for pairs in self._entries("input_series", ("series", "values")):
+        for pairs in self._entries("input_series", ("series", "values"), needed=2):
             line = f"{pairs['series'].text('series')} {pairs['values'].text('values')}"
             labels, values = pairs["series"].guarded(partial(parse_series, line), "input_series")
             samples += [
-                (n * step, labels, value) for n, value in enumerate(values) if value is not None
+                (self.start + number * step, labels, value)
+                for number, value in enumerate(values)
+                if value is not None
             ]
         samples.sort(key=lambda sample: sample[0])
         samples.reverse()
         return samples
 
-    def _entries(self, key: str, known: tuple[str, ...]) -> list[dict[str, Node]]:
+    def _entries(self, key: str, known: tuple[str, ...], needed: int = 1) -> list[dict[str, Node]]:
         out = []
         for node in _items(self.pairs, key):
             pairs = node.mapping(f"an entry of {key}", known)
-            for needed in known[:2]:
-                if needed not in pairs:
-                    raise node.error(f"an entry of {key} has no {needed}")
+            for name in known[:needed]:
+                if name not in pairs:
+                    raise node.error(f"an entry of {key} has no {name}")
             out.append(pairs)
         return out
 
@@ -178,8 +191,10 @@ class _Test:
         name = f" ({self.name})" if self.name else ""
         self.outcome.failures.append(f"{self.node.path}:{line}{name}: {what}")
 
-    def _compare(self, what: str, line: int, wanted: list[str], got: list[str]) -> None:
-        if sorted(wanted) == sorted(got):
+    def _compare(
+        self, what: str, line: int, wanted: list[str], got: list[str], *, alike: bool = False
+    ) -> None:
+        if alike or sorted(wanted) == sorted(got):
             self.outcome.passed += 1
             return
         shown = [", ".join(sorted(side)) or "nothing" for side in (wanted, got)]
@@ -188,7 +203,7 @@ class _Test:
     # alerts ---------------------------------------------------------------------------------
 
     def _check_alerts(self, check: dict[str, Node], evaluation: Evaluation) -> None:
-        name, moment = check["alertname"].text("alertname"), _duration(check, "eval_time", 0)
+        name = check["alertname"].text("alertname")
         wanted = [str(_wanted_alert(node, name)) for node in _items(check, "exp_alerts")]
         got = [
             str(_got_alert(state.rule.annotations, active))
@@ -197,17 +212,17 @@ class _Test:
             for active in state.alerts.active.values()
             if active.fired_at is not None
         ]
-        what = f"alert {name} at {format_duration(moment)}"
+        what = f"alert {name} at {self._written(self._moment(check))}"
         self._compare(what, check["alertname"].line, wanted, got)
 
     # expressions ----------------------------------------------------------------------------
 
     def _check_samples(self, check: dict[str, Node], storage: Storage) -> None:
-        node, moment = check["expr"], _duration(check, "eval_time", 0)
+        node, moment = check["expr"], self._moment(check)
         text, settings = node.text("expr"), self.program.settings
         expr = node.guarded(lambda: parse(text), "expr")
         evaluator = Evaluator(storage, settings.dialect, subquery_step=settings.interval)
-        what = f"{' '.join(text.split())} at {format_duration(moment)}"
+        what = f"{' '.join(text.split())} at {self._written(moment)}"
         wanted = [_wanted_sample(one) for one in _items(check, "exp_samples")]
         try:
             answer = evaluator.instant(expr, moment)
@@ -216,9 +231,10 @@ class _Test:
             return
         if isinstance(answer, float):
             answer = [Sample((), answer)]
-        samples = [one for one in answer if isinstance(one, Sample)]
-        got = [_shown_sample(one.labels, one.value) for one in samples]
-        self._compare(what, node.line, wanted, got)
+        got = [one for one in answer if isinstance(one, Sample)]
+        alike = self.fuzzy and _neighbours(wanted, got)
+        shown = [[_shown_sample(one) for one in side] for side in (wanted, got)]
+        self._compare(what, node.line, *shown, alike=alike)
 
 
 def _texts(pairs: dict[str, Node], key: str) -> dict[str, str]:
@@ -241,7 +257,38 @@ def _got_alert(annotations: Mapping[str, Template], active: Active) -> _Alert:
     return _Alert(active.labels, tuple(sorted(pairs.items())))
 
 
-def _wanted_sample(node: Node) -> str:
+def _start(node: Node) -> int:
+    """Milliseconds since 1970, from seconds or a date and time with its zone."""
+    text = node.text("start_timestamp")
+    try:
+        return round(float(text) * 1000)
+    except ValueError:
+        pass
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        date = None
+    if date is None or date.tzinfo is None:
+        raise node.error(f"{text!r} is neither seconds nor a time", "2024-01-01T00:00:00Z")
+    return round(date.timestamp() * 1000)
+
+
+def _neighbours(wanted: list[Sample], got: list[Sample]) -> bool:
+    """Whether no value is farther off than the next number there is."""
+    if len(wanted) != len(got):
+        return False
+    pairs = zip(*(sorted(side, key=lambda one: one.labels) for side in (wanted, got)), strict=True)
+    return all(
+        one.labels == other.labels
+        and (
+            one.value == other.value
+            or other.value in {math.nextafter(one.value, side) for side in (-math.inf, math.inf)}
+        )
+        for one, other in pairs
+    )
+
+
+def _wanted_sample(node: Node) -> Sample:
     pairs = node.mapping("an expected sample", ("labels", "value", "histogram"))
     if "histogram" in pairs:
         raise pairs["histogram"].error("native histograms are not evaluated")
@@ -252,8 +299,8 @@ def _wanted_sample(node: Node) -> str:
         number = float(re.sub(r"^([-+]?)\.(inf|nan)$", r"\1\2", value, flags=re.IGNORECASE))
     except ValueError:
         raise pairs["value"].error(f"{value!r} is not a number") from None
-    return _shown_sample(labels, number)
+    return Sample(labels, number)
 
 
-def _shown_sample(labels: Labels, value: float) -> str:
-    return f"{show(labels)} {float(value)!r}"
+def _shown_sample(sample: Sample) -> str:
+    return f"{show(sample.labels)} {float(sample.value)!r}"

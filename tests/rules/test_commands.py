@@ -154,6 +154,56 @@ def test_unit_tests(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("begin", "seconds"),
+    [("2024-01-01T00:00:00Z", 1704067200), ("1609459200.5", 1609459200.5), ("-60", -60)],
+)
+def test_unit_tests_begin_when_they_say(tmp_path, begin, seconds):
+    path = tmp_path / "test.yml"
+    path.write_text(f"""
+tests:
+- interval: 1m
+  start_timestamp: {begin}
+  input_series: [{{series: x, values: 1 2 3}}]
+  promql_expr_test:
+  - {{expr: time(), exp_samples: [{{value: {seconds}}}]}}
+  - {{expr: timestamp(x), eval_time: 90s, exp_samples: [{{value: {seconds + 60}}}]}}
+  - {{expr: 'sum_over_time(x[2m1s])', eval_time: 2m, exp_samples: [{{value: 6}}]}}
+""")
+    assert call("test", path).stdout == "3 passed, 0 failed\n"
+
+
+@pytest.mark.parametrize(("fuzzy", "passed"), [("true", 2), ("false", 1)])
+def test_unit_tests_may_be_off_by_the_next_number(tmp_path, fuzzy, passed):
+    path = tmp_path / "test.yml"
+    path.write_text(f"""
+fuzzy_compare: {fuzzy}
+tests:
+- promql_expr_test:
+  - {{expr: 0.1 + 0.2, exp_samples: [{{value: 0.3}}]}}
+  - {{expr: 0.1 + 0.7, exp_samples: [{{value: 0.7999999999999999}}]}}
+  - {{expr: 0.1 + 0.2, exp_samples: [{{value: 0.3000000000000002}}]}}
+""")
+    done = call("test", path, code=1)
+    assert done.stdout.splitlines()[-1] == f"{passed} passed, {3 - passed} failed"
+
+
+def test_a_rule_that_fails_fails_its_test(tmp_path):
+    clash = "a + on () llm_alert_events_total"
+    text = RULES.replace("increase(llm_alert_events_total[5m]) > 30", clash)
+    (tmp_path / "rules.yml").write_text(text)
+    path = tmp_path / "test.yml"
+    path.write_text("""
+rule_files: [rules.yml]
+tests:
+- input_series:
+  - {series: a, values: 1}
+  - {series: 'llm_alert_events_total{ip="a"}', values: 1}
+  - {series: 'llm_alert_events_total{ip="b"}', values: 1}
+""")
+    assert "rule 'Noisy' at 0s: found duplicate series" in call("test", path, code=1).stdout
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "holds no tests"),
@@ -167,6 +217,7 @@ def test_unit_tests(tmp_path):
         ("tests:\n- external_labels: {a: b}\n", "external_labels is not known"),
         ("tests:\n- promql_expr_test: [{expr: 'x >', eval_time: 1m}]\n", "not PromQL"),
         ("evaluation_interval: often\n", "is not a duration"),
+        ("tests:\n- start_timestamp: 2024-01-01\n", "is neither seconds nor a time"),
     ],
 )
 def test_bad_test_files(tmp_path, text, words):
