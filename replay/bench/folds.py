@@ -9,24 +9,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from replay.api import Learner, Lesson
 from replay.bench.pool import scatter
+from replay.bench.task import Masks, tasks
 from replay.engine import Playback, Player
 from replay.errors import PluginError, UsageError
 from replay.messages import AlertSlice, JobEnded
 from replay.plugins import DetectorSpec
-from replay.scoring import Truth
+from replay.scoring import LabelMap, Truth
 from replay.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from replay.bench.pool import MakePool
-    from replay.bench.task import Masks, Task
+    from replay.bench.task import Task
     from replay.messages import Message
-    from replay.scoring import LabelMap
     from replay.traces.model import Trace
 
 __all__ = ["Course", "cross_validate", "deal", "fit", "lesson"]
@@ -49,6 +49,21 @@ class Course:
     jobs: tuple[Task, ...]
     labels: tuple[Mapping[str, bool], ...]
     groups: tuple[str, ...]
+
+    @classmethod
+    def of(cls, trace: Trace, detector: str, labels: LabelMap | None = None) -> Self:
+        """All jobs of a trace, under the nodes' real names.
+
+        Args:
+            trace: With its truth.
+            detector: As :meth:`replay.plugins.DetectorSpec.parse` takes it.
+            labels: What raw labels mean.
+        """
+        labels, masks = labels or LabelMap(), Masks(None)
+        answers = [_answers(trace, number, masks, labels) for number in range(len(trace))]
+        groups = map(str, _components(trace, labels))
+        jobs = tuple(tasks(trace, (), masks))
+        return cls(detector, detector, jobs, tuple(answers), tuple(groups))
 
     @property
     def size(self) -> int:
@@ -157,9 +172,8 @@ def cross_validate(
             teachers.setdefault(way, spec)
     if not teachers:
         raise UsageError("None of the detectors learns.", "leave --cross-validate out")
-    truth = Truth.of(trace, labels)
-    component = dict(zip(truth.jobs, truth.components().tolist(), strict=True))
-    fold = deal([component[job.id] for job in trace.jobs], folds)
+    component = _components(trace, labels)
+    fold = deal(component, folds)
     answers = [_answers(trace, number, masks, labels) for number in range(len(trace))]
 
     courses = {}
@@ -171,7 +185,7 @@ def cross_validate(
                 spec.text,
                 tuple(replace(todo[number], detectors=()) for number in jobs),
                 tuple(answers[number] for number in jobs),
-                tuple(str(component[trace.jobs[number].id]) for number in jobs),
+                tuple(str(component[number]) for number in jobs),
             )
     models = dict(zip(courses, scatter(fit, list(courses.values()), pool), strict=True))
     return [
@@ -193,6 +207,13 @@ def _way(spec: DetectorSpec) -> object:
     if not issubclass(spec.cls, Learner) or "model" in spec.options:
         return None
     return getattr(spec.cls.fit, "__func__", spec.cls.fit)
+
+
+def _components(trace: Trace, labels: LabelMap) -> list[int]:
+    """For each job of the trace, the component that it belongs to."""
+    truth = Truth.of(trace, labels)
+    component = dict(zip(truth.jobs, truth.components().tolist(), strict=True))
+    return [component[job.id] for job in trace.jobs]
 
 
 def _answers(trace: Trace, number: int, masks: Masks, labels: LabelMap) -> dict[str, bool]:

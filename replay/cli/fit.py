@@ -30,9 +30,8 @@ def fit(path: str, out: str, detector: str, **given: Any) -> None:
     from replay import traces
     from replay.bench.folds import Course
     from replay.bench.folds import fit as learn
-    from replay.bench.task import Masks, tasks
     from replay.errors import UsageError
-    from replay.scoring import LabelMap, Truth
+    from replay.scoring import LabelMap
 
     if not Path(out).parent.is_dir():
         raise UsageError(f"There is no folder {Path(out).parent}.", "make it")
@@ -40,18 +39,7 @@ def fit(path: str, out: str, detector: str, **given: Any) -> None:
     if given["jobs"] != "all":
         trace = trace.select(words(given["jobs"]))
     labels = LabelMap() if given["label_map"] is None else LabelMap.parse(given["label_map"])
-    truth = Truth.of(trace, labels)
-    component = dict(zip(truth.jobs, truth.components().tolist(), strict=True))
-    answers = tuple(
-        {
-            node: meaning == "positive"
-            for node, label in sorted(job.ip_status.items())
-            if (meaning := labels.meaning(label)) != "ignore"
-        }
-        for job in trace
-    )
-    groups = tuple(str(component[job.id]) for job in trace)
-    course = Course(detector, detector, tuple(tasks(trace, (), Masks(None))), answers, groups)
+    course = Course.of(trace, detector, labels)
     Path(out).write_text(learn(course) + "\n", encoding="utf-8")
-    faulty = sum(map(sum, (answer.values() for answer in answers)))
+    faulty = sum(sum(answers.values()) for answers in course.labels)
     note(f"Learned from {len(trace)} jobs with {faulty} faulty nodes: {out}")

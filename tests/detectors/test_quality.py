@@ -13,10 +13,12 @@ from pathlib import Path
 import leaderboard
 import pytest
 
-from replay.bench import bench
+from replay.bench import Serial, bench
 from replay.plugins import DETECTORS, installed
 from replay.scoring import Policy
 from replay.traces import synth
+
+pytestmark = pytest.mark.once
 
 SIMPLE = ("loudest", "first-alert", "most-kinds")
 FINDERS = tuple(
@@ -109,10 +111,24 @@ def test_the_table_in_the_readme_is_the_one_that_the_command_makes():
     assert not lines[begin + len(made)]
 
 
-def test_the_command_makes_a_table(monkeypatch):
-    monkeypatch.setattr(leaderboard, "DETECTORS", {"log-odds": "log-odds"})
+def test_the_command_makes_a_table(monkeypatch, capsys):
+    """With the model of one trace judged on the other, which are too few to be good."""
+    crossed = leaderboard.DETECTORS[leaderboard.CROSSED]
+    monkeypatch.setattr(
+        leaderboard, "DETECTORS", {"log-odds": "log-odds", leaderboard.CROSSED: crossed}
+    )
     monkeypatch.setattr(leaderboard, "REFERENCES", ("random",))
-    rows = leaderboard.rows_of("quiet", 101, 12)
-    *_, learned, reference = leaderboard.table([rows, rows])
+    leaderboard.main(["quiet", "101-102", "12"], Serial)
+    *_, learned, other, reference = capsys.readouterr().out.splitlines()
     assert learned.startswith("| `log-odds` | 0.")
+    assert other.startswith("| `learned`, over all traces | 0.")
     assert reference.count(" to ") == len(leaderboard.COLUMNS)
+
+
+def test_one_trace_alone_has_no_other_to_learn_from(monkeypatch, capsys):
+    few = {"log-odds": "log-odds", leaderboard.CROSSED: "learned:model={model}"}
+    monkeypatch.setattr(leaderboard, "DETECTORS", few)
+    monkeypatch.setattr(leaderboard, "REFERENCES", ("random",))
+    leaderboard.main(["quiet", "101", "12"], Serial)
+    *_, other, _ = capsys.readouterr().out.splitlines()
+    assert set(other.split("|")[2:-1]) == {" - "}
