@@ -11,9 +11,10 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from detectors.rules.durations import parse_duration
+from detectors.rules.durations import format_duration
 from detectors.rules.errors import LanguageError, Unsupported
 from detectors.rules.labels import NAME, Matcher
+from detectors.rules.spans import spans
 from detectors.rules.tokens import Token, quote, tokenize, unquote
 
 if TYPE_CHECKING:
@@ -288,12 +289,10 @@ _KEYWORDS = frozenset(
     ["and", "or", "unless", "atan2", "bool", "by", "without", "on", "ignoring", "offset"]
 )
 _AFTER_SELECTOR = frozenset({"]", ")", "}"})
-_OF_DURATIONS = frozenset({"+", "-", "*", "/", "^", "%", "("})
 
 
 def _refuse_tokens(tokens: list[Token]) -> None:
     """Refuse what the parser would only call invalid."""
-    inside = False
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
         follows = before is not None and (
             before.text in _AFTER_SELECTOR
@@ -308,30 +307,27 @@ def _refuse_tokens(tokens: list[Token]) -> None:
                 raise Unsupported(f"{token.text}()", _REFUSED_FUNCTIONS[token.text])
             if token.text in {"fill", "fill_left", "fill_right"}:
                 raise Unsupported(token.text, "fill modifiers are experimental")
-        inside = (inside or token.text == "[") and token.text != "]"
-        shifted = before is not None and before.text == "offset"
-        if shifted and token.text in {"-", "+"}:
-            computed = called or (after is not None and after.kind == "name")
-        else:
-            computed = shifted and token.kind in {"name", "op"}
-        if (inside and token.text in _OF_DURATIONS) or computed:
-            raise Unsupported("arithmetic on durations", "it is experimental")
 
 
 def _prepare(text: str, tokens: list[Token]) -> tuple[str, list[int]]:
     """Make a text that the parser reads right.
 
-    Strings are written anew with plain escapes. A number after ``@`` becomes its place in the
+    Strings are written anew with plain escapes, and durations that are computed with their result. A number after ``@`` becomes its place in the
     list returned, because the parser dies on times before 1970.
     """
     out: list[str] = []
     times: list[int] = []
+    computed = {span.start: span for span in spans(tokens) if span.computed}
     position = 0
     for index, token in enumerate(tokens):
         if token.start < position:  # part of a time already written
             continue
         out.append(text[position : token.start])
         position = token.end
+        if token.start in computed:
+            out.append(format_duration(computed[token.start].milliseconds))
+            position = computed[token.start].end
+            continue
         if token.kind == "string":
             out.append(quote(unquote(token.text)))
             continue
@@ -340,21 +336,10 @@ def _prepare(text: str, tokens: list[Token]) -> tuple[str, list[int]]:
         sign = following.pop(0).text if following and following[0].text in {"-", "+"} else "+"
         if token.text == "@" and following and following[0].kind in {"number", "duration"}:
             out.append(f" {len(times)}")
-            times.append((-1 if sign == "-" else 1) * _moment(following[0]))
+            times.append((-1 if sign == "-" else 1) * following[0].milliseconds)
             position = following[0].end
     out.append(text[position:])
     return "".join(out), times
-
-
-def _moment(token: Token) -> int:
-    """Milliseconds since 1970, from seconds or a duration."""
-    if token.kind == "duration":
-        return parse_duration(token.text)
-    return round(_number(token.text) * 1000)
-
-
-def _number(text: str) -> float:
-    return float(int(text, 16)) if text[:2] in {"0x", "0X"} else float(text.replace("_", ""))
 
 
 def _shorten(text: str) -> str:

@@ -15,6 +15,8 @@ from detectors.rules.files import Group, Rule, RuleFile, parse_rules
 from detectors.rules.functions import CALENDAR
 from detectors.rules.labels import NAME
 from detectors.rules.language import Call, Expression, Selector, Subquery, selectors, walk
+from detectors.rules.spans import spans
+from detectors.rules.tokens import tokenize
 from replay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -161,10 +163,12 @@ def _refusal(rule: Rule, path: str, construct: str, reason: str) -> RuleFileErro
 
 
 def _check_dialect(rule: Rule, path: str, dialect: Dialect) -> None:
-    """Refuse functions that the release has not."""
+    """Refuse what the release has not."""
     for node in walk(rule.expr):
         if isinstance(node, Call) and node.func in _NOT_IN[dialect]:
             raise _refusal(rule, path, f"{node.func}()", _NOT_IN[dialect][node.func])
+    if dialect == "prometheus2" and any(span.computed for span in spans(tokenize(rule.text))):
+        raise _refusal(rule, path, "arithmetic on durations", "it came with Prometheus 3")
 
 
 def _check_replayed(rule: Rule, path: str) -> None:

@@ -33,6 +33,7 @@ from detectors.rules.language import (
     rebuild,
     unwrap,
 )
+from detectors.rules.spans import spans
 from detectors.rules.tokens import Token, tokenize
 from replay.errors import UsageError
 
@@ -170,16 +171,17 @@ def _divided(milliseconds: int, speed: Fraction) -> int:
 
 def _token_edits(text: str, speed: Fraction, warnings: list[str]) -> Iterator[_Edit]:
     tokens = tokenize(text)
-    depth = 0
+    end = 0
+    durations = {span.start: span for span in spans(tokens)}
     for index, token in enumerate(tokens):
-        depth += (token.text == "[") - (token.text == "]")
-        before = [other.text for other in tokens[max(0, index - 2) : index]]
-        after_offset = "offset" in before[-1:] or before in (["offset", "-"], ["offset", "+"])
-        if token.kind in {"duration", "number"} and (depth or after_offset):
-            length = _length(token)
-            scaled = _divided(length, speed)
-            if scaled != length:
-                yield _Edit(token.start, token.end, format_duration(scaled))
+        if token.start in durations:
+            span = durations[token.start]
+            end = span.end
+            scaled = _divided(span.milliseconds, speed)
+            if scaled != span.milliseconds:
+                yield _Edit(span.start, span.end, format_duration(scaled))
+        elif token.start < end:
+            continue
         elif token.kind == "duration":
             warnings.append(f"{token.text} stands where a number stands, and was left as it is")
         elif (
@@ -188,12 +190,6 @@ def _token_edits(text: str, speed: Fraction, warnings: list[str]) -> Iterator[_E
             yield from _call_edits(tokens, index, speed)
         elif token.text == "@" and tokens[index + 1].kind != "name":
             raise LanguageError("@ with a time cannot be rescaled")
-
-
-def _length(token: Token) -> int:
-    if token.kind == "duration":
-        return parse_duration(token.text)
-    return round(float(token.text) * 1000)
 
 
 def _call_edits(tokens: list[Token], index: int, speed: Fraction) -> Iterator[_Edit]:
@@ -213,7 +209,7 @@ def _shorten(argument: list[Token], speed: Fraction) -> Iterator[_Edit]:
     """Divide a number of seconds, as written or as computed."""
     first, last = argument[0], argument[-1]
     if first is last and first.kind == "duration":
-        yield _Edit(first.start, first.end, format_duration(_divided(_length(first), speed)))
+        yield _Edit(first.start, first.end, format_duration(_divided(first.milliseconds, speed)))
     elif first is last and first.kind == "number":
         yield _Edit(first.start, first.end, _number(Fraction(first.text) / speed))
     elif [token.text for token in argument[-3:-1]] == [")", "/"] and last.kind == "number":

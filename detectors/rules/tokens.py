@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from detectors.rules.durations import parse_duration
 from detectors.rules.errors import LanguageError, Unsupported
 
 __all__ = ["Token", "quote", "tokenize", "unquote"]
@@ -40,6 +41,28 @@ class Token:
     def end(self) -> int:
         """The position after its last character."""
         return self.start + len(self.text)
+
+    @property
+    def number(self) -> float:
+        """What a number is worth, and how many seconds a duration has.
+
+        Raises:
+            LanguageError: It is a duration whose units are out of order.
+        """
+        if self.kind == "duration":
+            return parse_duration(self.text) / 1000
+        if self.text[:2] in {"0x", "0X"}:
+            return float(int(self.text, 16))
+        return float(self.text)
+
+    @property
+    def milliseconds(self) -> int:
+        """A number of seconds, or a duration.
+
+        Raises:
+            LanguageError: It is a duration whose units are out of order.
+        """
+        return parse_duration(self.text) if self.kind == "duration" else round(self.number * 1000)
 
 
 def tokenize(text: str) -> list[Token]:

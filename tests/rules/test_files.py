@@ -48,6 +48,13 @@ def test_functions_of_the_other_dialect_are_refused(dialect, func, args):
     Program(file, Settings(other))
 
 
+def test_arithmetic_on_durations_is_refused_in_prometheus_2():
+    file = parse_rules("groups: [{name: g, rules: [{alert: A, expr: 'x offset (2 * 1m)'}]}]", "r")
+    Program(file, Settings("prometheus3"))
+    with pytest.raises(RuleFileError, match="r:1: rule 'A': arithmetic on durations is refused"):
+        Program(file, Settings("prometheus2"))
+
+
 def test_there_is_a_bad_file_for_each_fault():
     assert len(CASES) >= 25
 

@@ -61,6 +61,7 @@ groups:
             "max_over_time((rate(x[30s]) / 10)[6m:6s] offset -30s)",
         ),
         ("x offset 300", "x offset 30s"),
+        ("rate(x[2 * 5m:1m+15] offset -(1m + 60))", "(rate(x[1m:7s500ms] offset -12s) / 10)"),
         ("predict_linear(x[1h], 4h)", "predict_linear(x[6m], 24m)"),
         ("predict_linear(x[1h], 4 * 60)", "predict_linear(x[6m], (4 * 60) / 10)"),
         ("x > 5m", "x > 5m"),
