@@ -42,7 +42,7 @@ _EXPECT = re.compile(
 )
 _VECTOR_RANGE = re.compile(r"\s*from\s+(?P<start>\S+)\s+to\s+(?P<end>\S+)\s+step\s+(?P<step>\S+)")
 
-_POSITION = re.compile(r" \([0-9]+:[0-9]+\)$| \\\(\[0-9\]\+:\[0-9\]\+\\\)$")
+_POSITION = re.compile(r" \\?\((?:[0-9]+:[0-9]+|\[0-9\]\+:\[0-9\]\+)\\?\)$")
 """Where in the query a remark arose, or an expression for it; ours do not say."""
 
 

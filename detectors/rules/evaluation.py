@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from detectors.rules import aggregation, histograms, operators
+from detectors.rules import aggregation, histograms, notes, operators
 from detectors.rules.errors import EvaluationError, Unsupported
 from detectors.rules.functions import (
     CALENDAR,
     ELEMENTWISE,
     OLD_ELEMENTWISE,
     PARAMETRIC,
-    format_value,
     go_max,
     go_min,
     label_join,
@@ -47,7 +46,6 @@ from detectors.rules.ranges import (
     smoothed,
 )
 from detectors.rules.series import Block, Storage, Vector, Windows, is_stale
-from detectors.rules.tokens import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -383,10 +381,7 @@ class Evaluator:
         names = [node.name] if node.name else {dict(labels).get(NAME, "") for labels in series}
         for name in names:
             if name and not name.endswith(_COUNTER_SUFFIXES):
-                self.note(
-                    "PromQL info: metric might not be a counter, name does not end in "
-                    f'_total/_sum/_count/_bucket: "{name}"'
-                )
+                self.note(notes.no_counter(name))
 
     # calls ----------------------------------------------------------------------------------
 
@@ -609,28 +604,19 @@ class Evaluator:
     def _note_order(self) -> None:
         """Over a range, order has no meaning; a rule's steps are instants all the same."""
         if self._span is not None:
-            self.note(
-                "PromQL warning: sort is ineffective for range queries since results are always "
-                "ordered by labels"
-            )
+            self.note(notes.ORDER)
 
     def _histogram_quantile(self, args: tuple[Expression, ...], times: Times) -> Vector:
         q = self.scalar(args[0], times)
         self._note_quantile(q)
-        forced = False
 
-        def measure(bounds: Floats, counts: Floats, steps: Times) -> Floats:
-            nonlocal forced
+        def measure(labels: Labels, bounds: Floats, counts: Floats, steps: Times) -> Floats:
             rising, fixed = histograms.monotonic(counts, old=self._old)
-            forced |= fixed
+            if fixed:
+                self.note(notes.falling_buckets(self._told_name(labels)))
             return histograms.quantile(q[steps], bounds, rising)
 
-        result = self._of_buckets(args[1], times, measure)
-        if forced:
-            self.note(
-                "PromQL info: input to histogram_quantile needed to be fixed for monotonicity"
-            )
-        return result
+        return self._of_buckets(args[1], times, measure)
 
     def _histogram_fraction(self, args: tuple[Expression, ...], times: Times) -> Vector:
         if self._old:
@@ -639,32 +625,30 @@ class Evaluator:
         return self._of_buckets(
             args[2],
             times,
-            lambda bounds, counts, steps: histograms.fraction(
+            lambda _, bounds, counts, steps: histograms.fraction(
                 lower[steps], upper[steps], bounds, counts
             ),
         )
 
     def _of_buckets(
-        self, expr: Expression, times: Times, measure: Callable[[Floats, Floats, Times], Floats]
+        self,
+        expr: Expression,
+        times: Times,
+        measure: Callable[[Labels, Floats, Floats, Times], Floats],
     ) -> Vector:
-        vector = self.vector(expr, times)
-        result = histograms.by_bucket(vector, measure, self._note_bound)
+        result = histograms.by_bucket(
+            self.vector(expr, times),
+            measure,
+            lambda labels, text: self.note(notes.bad_bound(text, self._told_name(labels))),
+        )
         return drop_names(result, delayed=self.delayed_names)
 
-    def _note_bound(self, labels: Labels, text: str) -> None:
-        name = dict(labels).get(NAME, "") if self.delayed_names else ""
-        self.note(
-            'PromQL warning: bucket label "le" is missing or has a malformed value of '
-            + quote(text)
-            + (f" for metric name {quote(name)}" if name else "")
-        )
+    def _told_name(self, labels: Labels) -> str:
+        return dict(labels).get(NAME, "") if self.delayed_names else ""
 
     def _note_quantile(self, q: Floats) -> None:
         for value in q[np.isnan(q) | (q < 0) | (q > 1)][:1]:
-            self.note(
-                "PromQL warning: quantile value should be between 0 and 1, got "
-                + format_value(float(value))
-            )
+            self.note(notes.bad_quantile(float(value)))
 
     # aggregation and operators --------------------------------------------------------------
 

@@ -27,14 +27,14 @@ _TINY = 1e-12
 
 def by_bucket(
     vector: Vector,
-    measure: Callable[[Floats, Floats, NDArray[np.int64]], Floats],
+    measure: Callable[[Labels, Floats, Floats, NDArray[np.int64]], Floats],
     bad: Callable[[Labels, str], None],
 ) -> Vector:
     """Bring buckets of one histogram together and measure each at every step.
 
     Args:
         vector: The buckets.
-        measure: ``(bounds[b], counts[b, s], steps[s]) -> float64[s]``; bounds ascend.
+        measure: ``(labels, bounds[b], counts[b, s], steps[s]) -> float64[s]``; bounds ascend.
         bad: Told of every series without a bound, and what it has for one.
     """
     groups: dict[Labels, list[int]] = {}
@@ -49,7 +49,7 @@ def by_bucket(
         groups.setdefault(without(labels, {"le"}), []).append(row)
     steps = vector.values.shape[1]
     values, present = np.zeros((len(groups), steps)), np.zeros((len(groups), steps), bool)
-    for number, rows in enumerate(groups.values()):
+    for number, (labels, rows) in enumerate(groups.items()):
         order = np.array(rows)[np.argsort(bounds[rows], kind="stable")]
         here = vector.present[order]
         present[number] = here.any(axis=0)
@@ -61,9 +61,8 @@ def by_bucket(
             columns = np.flatnonzero(which.reshape(-1) == index)
             members = order[pattern]
             with np.errstate(all="ignore"):
-                values[number, columns] = measure(
-                    *_coalesce(bounds[members], vector.values[members][:, columns]), columns
-                )
+                buckets = _coalesce(bounds[members], vector.values[members][:, columns])
+                values[number, columns] = measure(labels, *buckets, columns)
     return Vector(list(groups), values, present)
 
 

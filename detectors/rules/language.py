@@ -299,6 +299,8 @@ def _refuse_tokens(tokens: list[Token]) -> None:
             or before.kind in {"number", "duration"}
             or (before.kind == "name" and before.text not in _KEYWORDS)
         )
+        if token.text == "/" and before is not None and before.text in {"<", ">"}:
+            raise Unsupported(before.text + "/", _NATIVE)
         called = after is not None and after.text == "("
         if token.text in {"anchored", "smoothed"} and follows:
             raise Unsupported(token.text, "extended range selectors are not evaluated here")

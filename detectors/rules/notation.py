@@ -19,7 +19,7 @@ _ITEM = re.compile(
 )
 _STRING = r'"(?:\\.|[^"\\])*"|' + r"'(?:\\.|[^'\\])*'|`[^`]*`"
 _PAIR = re.compile(
-    rf"\s*(?:(?P<name>[a-zA-Z_][a-zA-Z0-9_]*|{_STRING})\s*(?:=\s*(?P<value>{_STRING}))?)\s*(?P<end>,|\}})"
+    rf"\s*(?:(?P<name>[^\W\d][\w.]*|{_STRING})\s*(?:=\s*(?P<value>{_STRING}))?)\s*(?P<end>,|\}})"
 )
 
 
@@ -37,7 +37,7 @@ def parse_labels(text: str) -> tuple[Labels, str]:
         ((('__name__', 'x'), ('node', 'a')), ' 1 2')
 
     """
-    found = re.match(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*", text)
+    found = re.match(r"\s*((?:[^\W\d]|:)[\w.:]*)?\s*", text)
     name = (found.group(1) or "") if found else ""
     rest = text[found.end() :] if found else text
     pairs = {NAME: name} if name else {}

@@ -100,7 +100,7 @@ def _span(tokens: list[Token], *, positive: bool = False) -> Span:
     return Span(first.start, last.end, milliseconds, computed=not plain)
 
 
-_OF_THE_QUERY = frozenset({"max_of", "min_of", "range", "step"})
+_OF_THE_QUERY = frozenset({"max", "max_of", "min", "min_of", "range", "step"})
 _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 3}
 
 

@@ -89,6 +89,7 @@ def test_functions_of_2_x():
         ("gpu.temperature > 90", "the unquoted name 'gpu.temperature'"),
         ('x{"Größe"="1"} / y{Größe="1"}', "the unquoted name 'Größe'"),
         (r'x{a="\xff"}', r'the string "\xff"'),
+        ("x </ 3", "</"),
         ("x[5m + step()]", "step() in a duration"),
         ("x offset -range()", "range() in a duration"),
         ("x + fill(1) y", "fill"),

@@ -27,7 +27,7 @@ def test_script(promqltest, path, dialect):
 
 def test_refusals_name_what_and_why(promqltest):
     refused = promqltest.Script(SCRIPTS / "both" / "refused.test", "prometheus3").run().refused
-    assert len(refused) == 10
+    assert len(refused) == 11
     assert all(" is refused: " in text for text in refused)
 
 
