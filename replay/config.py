@@ -282,6 +282,9 @@ def _read(item: Field[Any], key: str, value: Any, origin: str) -> Any:
 def to_toml(config: RunConfig) -> str:
     """The whole configuration as TOML; :func:`load` reads it back to an equal value.
 
+    Raises:
+        ConfigError: A path has bytes in it that are not UTF-8.
+
     Examples:
         >>> print(to_toml(RunConfig(path="data/sample", speed="10")).splitlines()[0])
         path = "data/sample"
@@ -294,4 +297,11 @@ def to_toml(config: RunConfig) -> str:
         value = getattr(config, item.name)
         if value is not None:
             document[key] = list(value) if isinstance(value, tuple) else value
-    return tomli_w.dumps(document)
+    text = tomli_w.dumps(document)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"The name of {config.path} is not UTF-8, and cannot be kept.", "another name"
+        ) from error
+    return text

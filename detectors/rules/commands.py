@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replay.cli.judging import GATES, POLICY, options, policy_of, publish
-from replay.cli.output import note, print_json, print_line, print_table
+from replay.cli.output import note, print_json, print_line, print_table, writing
 from replay.errors import ReplayError, UsageError
 
 if TYPE_CHECKING:
@@ -367,7 +367,8 @@ def rescale(file: str, speed: str, scrape: str, out: str | None) -> None:
     for warning in done.warnings:
         note(warning)
     if out is None:
-        click.echo(done.text, nl=False)
+        with writing():
+            click.echo(done.text, nl=False)
         return
     _written(out, lambda: Path(out).write_text(done.text, encoding="utf-8", newline=""))
 

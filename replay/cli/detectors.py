@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.cli.output import note, print_json, print_line, print_table
+from replay.cli.output import command, note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -312,7 +312,7 @@ def new(name: str, folder: Path, as_json: bool) -> None:
         return
     print_line(f"Wrote {detector} and {test}.")
     note(f"Next: python -m pytest {test} (after: pip install pytest)")
-    note(f"      alert-replay detectors show {detector}:{cls}")
+    note(f"      {command('detectors', 'show', f'{detector}:{cls}')}")
 
 
 def _names(name: str) -> tuple[str, str]:

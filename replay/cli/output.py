@@ -2,30 +2,96 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import shlex
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from replay.errors import ReplayError
 
-__all__ = ["note", "print_json", "print_line", "print_table"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = [
+    "as_json",
+    "command",
+    "note",
+    "print_json",
+    "print_line",
+    "print_table",
+    "printable",
+    "writing",
+]
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What moves a cursor, rings a bell or turns the direction of text."""
+
+
+def printable(text: str) -> str:
+    r"""Text that leaves a terminal as it is, whatever a trace has in it; lines and tabs stay.
+
+    Examples:
+        >>> print(printable("Job\x1b[31m1"))
+        Job\x1b[31m1
+
+    """
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def command(*words: object) -> str:
+    """A command of ours, to be pasted into a shell.
+
+    Examples:
+        >>> command("info", "my traces", "Job1")
+        "alert-replay info 'my traces' Job1"
+
+    """
+    return shlex.join(["alert-replay", *map(str, words)])
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Write results while the block runs.
+
+    Raises:
+        ReplayError: The disk is full, or the like.
+        BrokenPipeError: Nobody reads any more, which is no failure.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ReplayError(f"Standard output cannot be written: {error.strerror}.") from error
 
 
 def note(text: str) -> None:
-    """Say something that is not a result."""
-    click.echo(text, err=True)
+    """Say something that is not a result; that it cannot be said stops nothing."""
+    with contextlib.suppress(OSError):
+        click.echo(printable(text), err=True)
 
 
 def print_line(text: str) -> None:
     """Say one line of a result."""
-    click.echo(text)
+    with writing():
+        click.echo(printable(text))
+
+
+def as_json(document: Any, indent: int | None = None) -> str:
+    """A document as text; null for what is undefined, never NaN."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    plain = encoding.lower().replace("-", "") != "utf8"  # then nothing but ASCII is sure to pass
+    return json.dumps(document, ensure_ascii=plain, allow_nan=False, indent=indent)
 
 
 def print_json(document: Any) -> None:
-    """Print one document; null for what is undefined, never NaN."""
-    click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2))
+    """Print one document."""
+    with writing():
+        click.echo(as_json(document, indent=2))
 
 
 def print_table(
@@ -58,8 +124,9 @@ def print_table(
     dimmed = set(dim)
     for number, row in enumerate(rows):
         style = "dim" if number in dimmed else ""
-        table.add_row(*(Text(cell) for cell in row), style=style)
+        table.add_row(*(Text(printable(cell)) for cell in row), style=style)
     console = Console(highlight=False)
     needed = table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
     console.width = max(console.width, needed, len(title))  # a figure is never cut short
-    console.print(table)
+    with writing():
+        console.print(table)

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from replay.cli.brokers import kafka_options, through
 from replay.cli.judging import FAIL_IF, KEEPING, enforce, gates
 from replay.cli.judging import options as with_options
-from replay.cli.output import note, print_json, print_line, print_table
+from replay.cli.output import command, note, print_json, print_line, print_table
 from replay.cli.serving import LIVE_OPTIONS, LIVE_WORDS, METRICS_OPTIONS, METRICS_WORDS, service
 from replay.cli.stopping import stoppable
 from replay.errors import UsageError
@@ -171,7 +171,7 @@ def _warn(replay: Replay) -> None:
         for line in trace.findings.lines():
             note(line)
     elif trace.findings.warnings:
-        note(f"{trace.findings.warnings} warnings; see: alert-replay validate {trace.source}")
+        note(f"{trace.findings.warnings} warnings; see: {command('validate', trace.source)}")
     if facts.left_out:
         note(f"{facts.left_out} alerts are left out by the filters")
     if facts.left_out and not len(replay.timeline):
@@ -200,10 +200,12 @@ def _plan(replay: Replay, *, as_json: bool) -> None:
 
 def _make_sure(replay: Replay, options: dict[str, Any]) -> None:
     """Refuse, before it is played, what could not be kept or judged after it."""
+    from replay.config import to_toml
     from replay.scoring import make_room
 
     replay.check_gates()
     if options["out"]:
+        to_toml(replay.config)
         make_room(options["out"], force=options["force"])
 
 
@@ -235,9 +237,8 @@ def _show(done: Run, options: dict[str, Any]) -> None:
     finally:  # what could not be kept is still shown
         _say(done, options)
     if options["out"]:
-        note(
-            f"kept in {options['out']}; next: alert-replay run --config {options['out']}/config.toml"
-        )
+        again = command("run", "--config", options["out"] / "config.toml")
+        note(f"kept in {options['out']}; next: {again}")
 
 
 def _say(done: Run, options: dict[str, Any]) -> None:

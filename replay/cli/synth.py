@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.cli.output import note, print_json, print_line, print_table
+from replay.cli.output import command, note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from replay.traces import Form
@@ -88,7 +88,7 @@ def synth(
         print_json({"schema": 1, **told})
         return
     print_line(f"{told['jobs']} jobs, {told['events']} events, written to {told['path']}")
-    note(f"Next: alert-replay run {written}")
+    note(f"Next: {command('run', written)}")
 
 
 def _list_knobs(preset: str, *, as_json: bool) -> None:

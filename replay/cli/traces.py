@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.cli.output import note, print_json, print_line, print_table
+from replay.cli.output import command, note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from replay.traces import Findings, Form, Trace
@@ -88,7 +88,7 @@ def convert(
         print_json({"schema": SCHEMA, "written": str(written), **counts, **_said(trace.findings)})
     else:
         print_line(f"{written}: {counts['jobs']} jobs, {counts['events']} events")
-        note(f"Next: alert-replay validate {written}")
+        note(f"Next: {command('validate', written)}")
 
 
 def _take_onsets_along(source: str, written: Path) -> None:
@@ -121,7 +121,7 @@ def jobs(path: str, form: Form | None, lenient: bool, as_json: bool) -> None:
         return
     columns = ["<job", "<starts", "lasts", "nodes", "alerting", "alerts", "kinds", "<GPUs"]
     print_table(columns, [_row(job) for job in facts])
-    note(f"Next: alert-replay info {path} {facts[0].id}")
+    note(f"Next: {command('info', path, facts[0].id)}")
 
 
 def _row(job: JobFacts) -> tuple[str, ...]:
@@ -149,10 +149,10 @@ def info(
         print_json({"schema": SCHEMA, "source": path, **document, **_said(trace.findings)})
     elif job is None:
         _print_trace(document)
-        note(f"Next: alert-replay info {path} {trace.jobs[0].id}")
+        note(f"Next: {command('info', path, trace.jobs[0].id)}")
     else:
         _print_job(document)
-        note(f"Next: alert-replay run {path} {job} --speed 10")
+        note(f"Next: {command('run', path, job, '--speed', 10)}")
 
 
 @click.command()
@@ -202,7 +202,7 @@ def anonymize(
     print_line("What remains linkable:")
     for line in left.lines():
         print_line(f"- {line}")
-    note(f"Next: alert-replay validate {written}")
+    note(f"Next: {command('validate', written)}")
 
 
 @click.command()
@@ -243,7 +243,7 @@ def fetch(
     for label, text in about.items():
         note(f"{label.capitalize()}: {text}")
     print_line(str(fetched.folder))
-    note(f"Next: alert-replay validate {fetched.folder}")
+    note(f"Next: {command('validate', fetched.folder)}")
 
 
 def _about_job(trace: Trace, job_id: str, truth: bool) -> dict[str, Any]:
@@ -376,12 +376,12 @@ def _read(path: str, form: Form | None, lenient: bool) -> Trace:
             note(line)
     if findings.errors or findings.warnings:
         summary = findings.summary(len(trace), trace.events.num_rows)
-        note(f"{summary}.  See: alert-replay validate {path}")
+        note(f"{summary}.  See: {command('validate', path)}")
     return trace
 
 
 def _note_form(trace: Trace | None) -> None:
-    if trace is not None:
+    if trace:
         note(f"Read {trace.source} as {trace.form}.")
 
 

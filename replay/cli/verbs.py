@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import replay
+from replay.cli.output import note
 from replay.errors import PluginError, ReplayError
 
 __all__ = ["VERBS", "cli", "run_verb"]
@@ -118,6 +119,21 @@ def run_verb(arguments: list[str]) -> int:
     except ReplayError as error:
         if "--debug" in arguments:
             raise
-        click.echo(f"alert-replay: {error}", err=True)
+        note(f"alert-replay: {error}")
         return error.exit_code
+    except Exception as error:  # no traceback reaches a user who does not ask for it
+        if "--debug" in arguments:
+            raise
+        note(f"alert-replay: {_unforeseen(error)}")
+        return 1
     return code if isinstance(code, int) else 0
+
+
+def _unforeseen(error: Exception) -> str:
+    """What nobody thought of, in a sentence."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}."
+    return (
+        f"A mistake of ours: {type(error).__name__}: {error}"
+        "  Try: the same as alert-replay --debug ..., and report what it says"
+    )

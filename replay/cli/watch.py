@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import threading
 from typing import TYPE_CHECKING, Protocol
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from replay.cli.keys import Keys
+from replay.cli.output import as_json, printable, writing
 from replay.observer import Observer
 
 if TYPE_CHECKING:
@@ -89,23 +89,25 @@ class Watch(Observer):
 
             row = verdict_row(verdict, self._jobs[verdict.job], self._said)
             self._said += 1
-            self._print(json.dumps(row, ensure_ascii=False, allow_nan=False))
+            self._print(as_json(row))
         elif verdict.detector not in self._baselines:
             self._said += 1
             if self._said <= SHOWN:
-                self._print(self._line(verdict))
+                self._print(printable(self._line(verdict)))
 
     def _line(self, timed: TimedVerdict) -> str:
+        from replay.traces.findings import named
+
         said = timed.verdict
         what = "blames" if said.action == "raise" else "clears"
         parts = [
             f"T{'' if timed.at < 0 else '+'}{clock(timed.at)}",
-            timed.job,
+            named(timed.job),
             timed.detector,
             what,
-            "the job" if said.node is None else said.node,
+            "the job" if said.node is None else named(said.node),
             f"({said.score:.3g})" if said.action == "raise" else "",
-            said.reason,
+            " ".join(said.reason.split()),
         ]
         if self._truth and said.node is not None:
             label = self._jobs[timed.job].ip_status.get(said.node, "unlabelled")
@@ -116,7 +118,8 @@ class Watch(Observer):
         with self._lock:
             if self._terminal:
                 click.echo("\r\033[K", nl=False, err=True)
-            click.echo(line)
+            with writing():
+                click.echo(line)
 
     # --- progress -----------------------------------------------------------------------------
 

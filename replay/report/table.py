@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replay.scoring import with_infinity
+from replay.traces.findings import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,7 +128,7 @@ def _headline(score: Score) -> tuple[str, ...]:
 
 def _name(name: str, scored: DetectorScore) -> str:
     """Who a row is about; figures of a detector that crashed are not its merit."""
-    return f"{name} (crashed)" if scored.failures else name
+    return f"{named(name)} (crashed)" if scored.failures else named(name)
 
 
 def _dim(score: Score) -> tuple[int, ...]:

@@ -33,10 +33,13 @@ def make_room(folder: str | Path, *, force: bool = False) -> None:
     """
     target = Path(folder)
     try:
+        str(target).encode()
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=target):
             pass
         found = [name for name in FILES if (target / name).exists()]
+    except UnicodeEncodeError as error:
+        raise UsageError(f"The run cannot be kept in {folder}: the name is not UTF-8.") from error
     except OSError as error:
         raise UsageError(f"The run cannot be kept in {folder}: {error.strerror}.") from error
     if found and not force:

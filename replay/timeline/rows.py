@@ -32,7 +32,7 @@ SECOND = 10**9
 REACH = 2**62  # twice this still fits into int64
 TOO_FAR = (
     "The jobs reach further than 146 years of replay time.",
-    "correct the stamp that is far away, another --schedule, or fewer jobs",
+    "correct the stamp that is far away, --outside clip, another --schedule, or fewer jobs",
 )
 
 

@@ -141,8 +141,8 @@ class Timeline:
         """
         rows = Rows.of(trace, job, node, kind, exclude_kind)
         total = trace.events.num_rows
-        check_reach(rows)
         rows, before, after = keep_inside(rows, outside)
+        check_reach(rows)
         unsorted = len(rows.unsorted())
         rows = spread_out(rows.sorted(), spread, seed)
         plan = Schedule.parse(schedule) if isinstance(schedule, str) else schedule

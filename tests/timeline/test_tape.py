@@ -207,6 +207,8 @@ def test_times_that_no_replay_can_reach():
         Timeline.build(ticking(1, far / 1e9 * 1.1))
     with pytest.raises(UsageError, match="further than 146 years"):
         Timeline.build(ticking(1, end=far / 1e9 * 1.1))
+    for policy, alerts in (("clip", 2), ("drop", 1)):
+        assert len(Timeline.build(ticking(1, far / 1e9 * 1.1), outside=policy)) == alerts
     long = trace_of(*[Work(2**61 / 1e9)] * 3)
     assert len(Timeline.build(long).slots) == 3
     with pytest.raises(UsageError, match="another --schedule"):

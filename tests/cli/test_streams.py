@@ -1,0 +1,152 @@
+"""Standard streams that are full, closed, or of an old encoding; text that would steer a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from replay.cli.output import printable
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="a device of Linux")
+COMMAND = [sys.executable, "-m", "replay"]
+VERBS = [
+    ["--version"],
+    ["--help"],
+    ["jobs", "{trace}"],
+    ["validate", "{trace}", "--json"],
+    ["run", "{trace}"],
+    ["run", "{trace}", "--json"],
+    ["run", "{trace}", "--jsonl", "--speed", "100000"],
+    ["bench", "{trace}", "-d", "burst", "--workers", "1"],
+    ["detectors", "list"],
+    ["rules", "rescale", "{rules}", "--speed", "10"],
+]
+
+
+@pytest.fixture
+def line(culprit, tmp_path):
+    """Fills in a command line."""
+    rules = tmp_path / "rules.yml"
+    rules.write_text("groups:\n- name: g\n  rules:\n  - {alert: A, expr: up > 1}\n")
+    return lambda words: COMMAND + [word.format(trace=culprit, rules=rules) for word in words]
+
+
+@needs_full
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_a_full_disk_is_told_in_a_sentence(line, words, buffered):
+    environment = os.environ | {"PYTHONUNBUFFERED": buffered}
+    with FULL.open("wb") as full:
+        done = subprocess.run(
+            line(words), stdout=full, stderr=subprocess.PIPE, check=False, env=environment
+        )
+    told = done.stderr.decode()
+    assert done.returncode == 1, told
+    assert "No space left on device." in told
+    assert "Traceback" not in told
+    assert "ignored" not in told
+
+
+@needs_full
+def test_a_full_standard_error_stops_nothing(line):
+    with FULL.open("wb") as full:
+        done = subprocess.run(
+            line(["run", "{trace}"]), stdout=subprocess.PIPE, stderr=full, check=False
+        )
+    assert done.returncode == 0
+    assert b"precision" in done.stdout
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_stop_nothing_and_their_numbers_are_not_reused(line, closed, tmp_path):
+    words = line(["run", "{trace}", "--out", str(tmp_path / "kept"), "--speed", "100000"])
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", *words], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert json.loads((tmp_path / "kept" / "score.json").read_text())["schema"] == 1
+
+
+def test_an_old_encoding_gets_all_of_it(line, culprit):
+    culprit.write_text(culprit.read_text().replace("node-c", "knöten"))
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    for words in (["run", "{trace}"], ["info", "{trace}", "culprit"]):
+        done = subprocess.run(line(words), capture_output=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        line(["run", "{trace}", "-d", "first-alert", "--json"]),
+        capture_output=True,
+        check=True,
+        env=environment,
+    )
+    assert json.loads(done.stdout)["schema"] == 1
+    done = subprocess.run(
+        line(["run", "{trace}", "-d", "loudest", "--no-baselines", "--jsonl"]),
+        capture_output=True,
+        check=True,
+        env=environment,
+    )
+    assert json.loads(done.stdout)["ip"] == "knöten"
+
+
+def test_names_from_a_trace_do_not_steer_the_terminal(call, culprit):
+    text = culprit.read_text().replace("node-c", r"\u001b[31mnode\u0007\nc")
+    culprit.write_text(text.replace('"job_id": "culprit"', r'"job_id": "cul\rprit"'))
+    for words in (
+        ["run", culprit, "-d", "loudest", "--no-baselines"],
+        ["jobs", culprit],
+        ["info", culprit, "--truth"],
+        ["validate", culprit],
+        ["bench", culprit, "-d", "loudest", "--workers", 1],
+    ):
+        code, out, err = call(*words)
+        assert code == 0, err
+        assert printable(out) == out
+        assert printable(err) == err
+    _, out, _ = call("run", culprit, "-d", "loudest", "--no-baselines")
+    assert out.splitlines()[0].split()[3:5] == ["blames", r"\x1b[31mnode\x07\nc"]
+
+
+def test_hints_can_be_pasted(call, culprit):
+    folder = culprit.parent / "my traces"
+    folder.mkdir()
+    culprit.rename(folder / "a b.jsonl")
+    _, _, err = call("jobs", folder / "a b.jsonl")
+    assert f"Next: alert-replay info '{folder}/a b.jsonl' culprit\n" in err
+    _, _, err = call("run", folder / "a b.jsonl", "--out", folder / "kept")
+    assert f"alert-replay run --config '{folder}/kept/config.toml'\n" in err
+
+
+def test_names_that_are_not_utf8(culprit):
+    odd = culprit.with_name(os.fsdecode(b"\xff.jsonl"))
+    odd.write_bytes(culprit.read_bytes())
+    done = subprocess.run([*COMMAND, "validate", odd, "--json"], capture_output=True, check=True)
+    assert json.loads(done.stdout)["source"] == str(odd)
+    kept = culprit.with_name("kept")
+    for path, folder, told in (
+        (odd, kept, b"is not UTF-8, and cannot be kept"),
+        (culprit, culprit.with_name(os.fsdecode(b"\xfe")), b"the name is not UTF-8"),
+    ):
+        command = [*COMMAND, "run", path, "--out", folder]
+        done = subprocess.run(command, capture_output=True, check=False)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert told in done.stderr
+
+
+def test_what_nobody_thought_of_is_a_sentence_too(call, culprit, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr("replay.traces.open", broken)
+    code, out, err = call("jobs", culprit)
+    assert (code, out) == (1, "")
+    assert "A mistake of ours: RuntimeError: no such luck  Try: " in err
+    with pytest.raises(RuntimeError):
+        call("--debug", "jobs", culprit)
