@@ -37,7 +37,7 @@ class Groups:
         leave_out: Whether these are left out, rather than kept.
 
     Attributes:
-        labels: The label set of each group.
+        labels: The label set of each group, in an order that no single series changes.
         of: int64[n]: the number of each series' group.
     """
 
@@ -50,7 +50,7 @@ class Groups:
     ) -> None:
         names = METADATA.union(grouping) if leave_out else frozenset(grouping)
         keys = _keys(series, names, leave_out=leave_out)
-        self.labels = list(dict.fromkeys(keys))
+        self.labels = sorted(set(keys))
         number = dict(zip(self.labels, range(len(self.labels)), strict=True))
         self.of = np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))
 
@@ -263,8 +263,11 @@ def _quantile(values: Floats, mask: Mask, q: Floats, *, old: bool) -> Floats:
     return quantiles(piece, np.tile(q, groups), old=old).reshape(groups, steps)
 
 
-def pick(op: str, vector: Vector, groups: Groups, k: Floats, *, old: bool) -> Vector:
+def pick(op: str, vector: Vector, groups: Groups, k: Floats, *, old: bool, ordered: bool) -> Vector:
     """``topk``, ``bottomk`` and ``limitk``: some series of each group, at each step.
+
+    Of equals, those first by their labels are tried first: their order in the vector depends on
+    what else is evaluated with them.
 
     Args:
         op: The aggregation.
@@ -272,6 +275,7 @@ def pick(op: str, vector: Vector, groups: Groups, k: Floats, *, old: bool) -> Ve
         groups: Of its series.
         k: How many, float64[steps].
         old: Whether ties are broken as before 3.0.
+        ordered: Whether the answer, of one step, comes in the order of its values.
 
     Raises:
         EvaluationError: It is no whole number that fits.
@@ -285,7 +289,7 @@ def pick(op: str, vector: Vector, groups: Groups, k: Floats, *, old: bool) -> Ve
     kept = np.zeros(vector.present.shape, bool)
     ranks = np.zeros(vector.present.shape, np.int64)
     for number, members in enumerate(groups.members):
-        rows = members
+        rows = np.array(sorted(members.tolist(), key=vector.labels.__getitem__), np.int64)
         values, here = vector.values[rows], vector.present[rows]
         if op == "limitk":
             order_key = np.zeros(values.shape)
@@ -305,7 +309,7 @@ def pick(op: str, vector: Vector, groups: Groups, k: Floats, *, old: bool) -> Ve
         kept[rows] = chosen
         ranks[rows] = position + number * len(vector.labels)
     result = vector.only(kept)
-    if vector.present.shape[1] == 1 and op != "limitk":  # an instant's answer is in that order
+    if ordered and op != "limitk":
         rows = np.flatnonzero(kept.any(axis=1))
         result = result.rows(np.argsort(ranks[rows, 0], kind="stable"))
     return result
@@ -369,15 +373,16 @@ def _sift_down(heap: list[tuple[float, int]]) -> None:
 
 def count_values(vector: Vector, groups: Groups, label: str) -> Vector:
     """How many series of a group hold each value, the value as a label."""
-    found: dict[Labels, int] = {}
-    cells: list[tuple[int, int]] = []
+    cells: list[tuple[Labels, int]] = []
     for base, members in zip(groups.labels, groups.members, strict=True):
         pairs = dict(base)
         for row in members:
             for step in np.flatnonzero(vector.present[row]):
                 key = make({**pairs, label: format_value(float(vector.values[row, step]))})
-                cells.append((found.setdefault(key, len(found)), int(step)))
+                cells.append((key, int(step)))
+    found = sorted({key for key, _ in cells})
+    place = {key: row for row, key in enumerate(found)}
     values = np.zeros((len(found), vector.values.shape[1]))
-    for place, at in cells:
-        values[place, at] += 1
-    return Vector(list(found), values, values > 0)
+    for key, at in cells:
+        values[place[key], at] += 1
+    return Vector(found, values, values > 0)

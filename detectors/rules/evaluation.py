@@ -573,7 +573,7 @@ class Evaluator:
 
     def _sorted(self, args: tuple[Expression, ...], times: Times, *, descending: bool) -> Vector:
         vector = self.vector(args[0], times)
-        if len(times) != 1:
+        if not self._ordered(times):
             self._note_order()
             return vector
         values = vector.values[:, 0]
@@ -590,8 +590,9 @@ class Evaluator:
         self, args: tuple[Expression, ...], times: Times, *, descending: bool
     ) -> Vector:
         vector = self.vector(args[0], times)
-        if len(times) != 1:
+        if not self._ordered(times):
             self._note_order()
+            return vector
         names = [word.value for word in map(unwrap, args[1:]) if isinstance(word, String)]
 
         def key(row: int) -> tuple[list[list[tuple[int, int, str]]], Labels]:
@@ -601,8 +602,11 @@ class Evaluator:
         rows = sorted(range(len(vector.labels)), key=key, reverse=descending)
         return vector.rows(np.array(rows, np.int64))
 
+    def _ordered(self, times: Times) -> bool:
+        """Whether the order of an answer means something; a rule's and a range's do not."""
+        return self._span is not None and len(times) == 1
+
     def _note_order(self) -> None:
-        """Over a range, order has no meaning; a rule's steps are instants all the same."""
         if self._span is not None:
             self.note(notes.ORDER)
 
@@ -674,7 +678,8 @@ class Evaluator:
             return aggregation.count_values(vector, groups, bare.value)
         if node.op in {"topk", "bottomk", "limitk"} and node.param is not None:
             k = self.scalar(node.param, times)
-            return aggregation.pick(node.op, vector, groups, k, old=self._old)
+            ordered = self._ordered(times)
+            return aggregation.pick(node.op, vector, groups, k, old=self._old, ordered=ordered)
         q = None
         if node.op == "quantile" and node.param is not None:
             q = self.scalar(node.param, times)
@@ -724,15 +729,14 @@ class Evaluator:
         """A vector on one side, a scalar on the other."""
         if not vector.labels:
             return vector
-        if node.op not in operators.COMPARISONS or node.bool:
+        if node.op in operators.COMPARISONS and not node.bool:
             with np.errstate(all="ignore"):
-                values = operators.arithmetic(node.op, lhs, rhs)
-            return drop_names(
-                Vector(vector.labels, values, vector.present, vector.drop),
-                delayed=self.delayed_names,
-            )
-        with np.errstate(all="ignore"):
-            return vector.only(operators.COMPARISONS[node.op](lhs, rhs))
+                return vector.only(operators.COMPARISONS[node.op](lhs, rhs))
+        values = operators.arithmetic(node.op, lhs, rhs)
+        result = Vector(vector.labels, values, vector.present, vector.drop)
+        if operators.keeps_names(node.op, as_bool=node.bool, old=self._old):
+            return result
+        return drop_names(result, delayed=self.delayed_names)
 
 
 def _newest(block: Block, at: Times) -> tuple[Floats, Times, Mask]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
-__all__ = ["COMPARISONS", "SETS", "arithmetic", "collapse", "drop_names", "set_operation",
+__all__ = ["COMPARISONS", "SETS", "arithmetic", "collapse", "drop_names", "keeps_names", "set_operation",
            "vector_vector"]  # fmt: skip
 
 ARITHMETIC: dict[str, Callable[[Floats, Floats], Floats]] = {
@@ -53,6 +53,13 @@ def arithmetic(op: str, lhs: Floats, rhs: Floats) -> Floats:
         if op == "^":  # numpy's power is right; NaN ^ 0 and 1 ^ NaN are 1 as in Go
             return np.power(lhs, rhs)
         return ARITHMETIC[op](lhs, rhs)
+
+
+def keeps_names(op: str, *, as_bool: bool, old: bool) -> bool:
+    """Whether what an operator gives is still the metric that it was given."""
+    if op == "atan2":  # before 3.0 it was forgotten among those that drop the name
+        return old
+    return op in COMPARISONS and not as_bool
 
 
 def drop_names(vector: Vector, *, delayed: bool) -> Vector:
@@ -180,8 +187,7 @@ def vector_vector(
         else:
             values = ARITHMETIC[op](left, right)
     left_over = present & kept if comparison and not as_bool else present
-    # before 3.0 atan2 was forgotten among the operators that drop the name
-    drops = as_bool or not (comparison or (old and op == "atan2"))
+    drops = not keeps_names(op, as_bool=as_bool, old=old)
     labels = [
         _result_labels(ours, one.labels[other], matching, drop=drops and not delayed)
         for ours, other in zip(many.labels, partner.tolist(), strict=True)

@@ -240,9 +240,10 @@ def _add_resets(
         return
     begin = np.searchsorted(falls, first, side="right")  # a fall at the first sample lies outside
     end = np.searchsorted(falls, last, side="right")
-    for cell in np.flatnonzero(end > begin):
-        for number in falls[begin[cell] : end[cell]]:
-            result[cell] += block.values[number - 1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        for cell in np.flatnonzero(end > begin):
+            for number in falls[begin[cell] : end[cell]]:
+                result[cell] += block.values[number - 1]
 
 
 def _instant(windows: Windows, *, rate: bool) -> Result:

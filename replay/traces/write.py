@@ -131,7 +131,8 @@ def _cleaning_up(partial: Path) -> Iterator[None]:
         elif os.path.lexists(partial):
             partial.unlink()
         if isinstance(error, OSError):
-            raise ReplayError(f"{partial} cannot be written: {error}.") from None
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise ReplayError(f"{partial} cannot be written: {why}.") from None
         raise
 
 

@@ -50,6 +50,18 @@ groups:
     expr: slow:sum < 0.3
 """
 
+TIES = """
+groups:
+- name: ties
+  rules:
+  - alert: Most
+    expr: topk(1, count by (ip) (increase(llm_alert_events_total[1m]) > 0))
+  - alert: Least
+    expr: bottomk(2, sort_desc(sum by (ip) (changes(llm_alert_events_total[45s]) > 0)))
+  - alert: Counted
+    expr: topk(1, count_values by (ip) ("n", llm_alert_events_total) > 0)
+"""
+
 
 def streamed(text, history, tmp_path, **options):
     """What the detector says when it is driven as a host drives it."""
@@ -99,7 +111,7 @@ def test_stream_and_whole_agree_on_shapes(small_job, tmp_path, seed, zero, diale
     assert streamed(text, history, tmp_path, dialect=dialect, zero=zero, kinds=kinds) == whole
 
 
-@pytest.mark.parametrize("text", [CHAIN, SELF], ids=["chain", "self"])
+@pytest.mark.parametrize("text", [CHAIN, SELF, TIES], ids=["chain", "self", "ties"])
 @pytest.mark.parametrize("offset", [0, 5000])
 def test_stream_and_whole_agree_on_chains(small_job, tmp_path, text, offset):
     for seed in range(2):
