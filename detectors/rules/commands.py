@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.cli.judging import GATES, POLICY, options, policy_of, publish
+from replay.cli.judging import GATES, POLICY, foresee, options, policy_of, publish
 from replay.cli.output import note, print_json, print_line, print_table, writing
 from replay.errors import ReplayError, UsageError
 
@@ -142,6 +142,7 @@ def run(file: str, path: str, jobs: tuple[str, ...], **given: Any) -> None:
     note(_told(program))
     for line in _remarks(program):
         note(line)
+    foresee(given, trace, _names(program), policy)
     scores = [
         _scored(trace, program.shifted(offset), policy, about | {"eval_offset_ms": offset}, where)
         for offset in _offsets(settings, phases)
@@ -214,12 +215,17 @@ def _scored(
     """Evaluate all jobs and score the file and each of its alerts."""
     from replay.scoring import VerdictLog, onsets_beside, score
 
-    names = ["rules", *(f"rules:{alert}" for alert in program.file.alerts)]
+    names = _names(program)
     log = VerdictLog.of(trace, _verdicts(trace, program), names)
     if where:
-        log.write(Path(where))
+        _written(where, lambda: log.write(Path(where)))
     onsets = onsets_beside(trace.source)
     return score(trace, log, policy=policy, detectors=names, onsets=onsets, settings=about)
+
+
+def _names(program: Program) -> list[str]:
+    """Who is judged: the file, and each of its alerts."""
+    return ["rules", *(f"rules:{alert}" for alert in program.file.alerts)]
 
 
 def _verdicts(trace: Trace, program: Program) -> Iterator[TimedVerdict]:

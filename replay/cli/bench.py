@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.cli.judging import GATES, KEEPING, POLICY, options, policy_of, publish, words
+from replay.cli.judging import GATES, KEEPING, POLICY, foresee, options, policy_of, publish, words
 from replay.cli.output import note
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
     token-memory, which raises nodes that were faulty in another job.
     """
     from replay import traces
+    from replay.bench import TOKEN_MEMORY
     from replay.bench import bench as run
+    from replay.plugins import parse_detectors
     from replay.scoring import make_room, onsets_beside
 
     policy = policy_of(given, given["seed"])
@@ -73,10 +75,13 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
         make_room(given["out"], force=given["force"])
     jobs = () if given["jobs"] == "all" else words(given["jobs"])
     chosen = trace.select(jobs) if jobs else trace
+    names = _detectors(given["detectors"], baselines=given["baselines"])
+    judged = [*(spec.name for spec in parse_detectors(names)), TOKEN_MEMORY]
+    foresee(given, chosen, judged, policy)
     with _progress(chosen) as done:
         found = run(
             chosen,
-            _detectors(given["detectors"], baselines=given["baselines"]),
+            names,
             policy=policy,
             pool=_pool(given["scheduler"], given["workers"]),
             seed=given["seed"],

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import click
 
+from replay.cli.durations import Duration
 from replay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,24 +17,6 @@ if TYPE_CHECKING:
     from replay.transports.kafka.settings import Settings
 
 __all__ = ["kafka_options", "settings_of", "through"]
-
-
-class Duration(click.ParamType[float]):
-    """A number of seconds, or of another unit that is named."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None
-    ) -> float:
-        """Read it.
-
-        Raises:
-            UsageError: It is none.
-        """
-        from replay.timeline.schedule import seconds
-
-        return seconds(value)
 
 
 _OPTIONS = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replay.cli.judging import show, words
+from replay.cli.judging import metrics_of, show
 from replay.cli.output import note, print_json, print_line
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ def compare(a: str, b: str, pairs: tuple[str, ...], metrics: str, *, as_json: bo
     compared = [compare_pair(left, right, *pair) for pair in chosen]
     for line in (*_differences(left, right), *_crashes(left, right, chosen)):
         note(line)
+    known = {key for each in compared for key in each.deltas}
+    shown = metrics_of(metrics, known) or HEADLINE
     if as_json:
         print_json({"schema": 1, "comparisons": [each.document() for each in compared]})
         return
-    shown = words(metrics) or HEADLINE
     for number, each in enumerate(compared):
         if number:
             print_line("")

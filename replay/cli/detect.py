@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replay.cli.brokers import kafka_options, settings_of
+from replay.cli.durations import Duration
 from replay.cli.output import note, print_json, print_table
 
 if TYPE_CHECKING:
@@ -44,7 +45,12 @@ __all__ = ["detect"]
     metavar="N",
     help="Processes on this machine; start the same command elsewhere for more.",
 )
-@click.option("--idle-exit", metavar="T", help="Stop when nothing came for so long, such as 30s.")
+@click.option(
+    "--idle-exit",
+    type=Duration(),
+    metavar="T",
+    help="Stop when nothing came for so long, such as 30s.",
+)
 @click.option(
     "--on-poison",
     type=click.Choice(["dlq", "skip", "fail"]),
@@ -69,7 +75,6 @@ def detect(ctx: click.Context, /, **options: Any) -> None:
     """
     from replay.cli.crew import Order, together
     from replay.plugins import parse_detectors
-    from replay.timeline.schedule import seconds
 
     for spec in parse_detectors(options["detector"]):
         spec.check()
@@ -79,7 +84,7 @@ def detect(ctx: click.Context, /, **options: Any) -> None:
         options["group"],
         tuple(options["detector"]),
         options["on_poison"],
-        seconds(options["idle_exit"]) if options["idle_exit"] else None,
+        options["idle_exit"],
         tells=bool(options["metrics"]),
     )
     with _measured(options["metrics"]) as gauge:

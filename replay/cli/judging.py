@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from replay.cli.durations import Duration
 from replay.cli.output import note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from replay.report import Table
     from replay.scoring import Drop, GateResult, Policy, Score
+    from replay.traces import Trace
 
 __all__ = [
     "FAIL_IF",
@@ -22,7 +24,9 @@ __all__ = [
     "KEEPING",
     "POLICY",
     "enforce",
+    "foresee",
     "gates",
+    "metrics_of",
     "options",
     "policy_of",
     "publish",
@@ -41,8 +45,16 @@ POLICY = (
         show_default=True,
         help="A node is blamed if it was raised at all, or if it is raised at the end.",
     ),
-    click.option("--hold", default=0.0, metavar="S", help="Seconds a raise must last to count."),
-    click.option("--grace", default=0.0, metavar="S", help="Seconds after a job's end that count."),
+    click.option(
+        "--hold", type=Duration(), default=0.0, metavar="T", help="Time a raise must last to count."
+    ),
+    click.option(
+        "--grace",
+        type=Duration(),
+        default=0.0,
+        metavar="T",
+        help="Time after a job's end that counts.",
+    ),
     click.option(
         "--label-map",
         metavar="K=V,..",
@@ -188,11 +200,9 @@ def publish(score: Score, given: dict[str, Any], *, leaderboard: bool = False) -
         GateError: A gate is not met.
         UsageError: A gate names what does not exist.
     """
-    from replay import report, scoring
+    from replay import report
 
-    baseline = scoring.Score.read(given["baseline"]) if given["baseline"] else None
-    drops = [scoring.Drop.parse(text) for text in given["max_drop"]]
-    results = gates(score, given["fail_if"] or _configured(), drops, baseline)
+    results = _gates_of(score, given)
     if given["junit"]:
         _write(given["junit"], report.junit(score, results))
     if given["markdown"]:
@@ -209,6 +219,47 @@ def publish(score: Score, given: dict[str, Any], *, leaderboard: bool = False) -
     for line in report.github_annotations(results) if given["github"] else ():
         note(line)
     enforce(results)
+
+
+def foresee(given: dict[str, Any], trace: Trace, detectors: Sequence[str], policy: Policy) -> None:
+    """Refuse what :func:`publish` would refuse, while nothing has been run yet.
+
+    Args:
+        given: A command's options, with those of :data:`GATES` in it.
+        trace: What will be scored.
+        detectors: Who will be.
+        policy: How.
+
+    Raises:
+        UsageError: A gate or a column names what does not exist, or a file cannot be written.
+    """
+    from dataclasses import replace
+
+    from replay import scoring
+    from replay.errors import UsageError
+
+    for path in (Path(given[key]) for key in ("junit", "markdown", "html") if given[key]):
+        if path.is_dir() or not path.parent.is_dir():
+            why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+            raise UsageError(f"{path} cannot be written: {why}.")
+    log = scoring.VerdictLog.of(trace, [], detectors)
+    blank = scoring.score(
+        trace,
+        log,
+        policy=replace(policy, resamples=0),
+        detectors=detectors,
+        onsets=scoring.onsets_beside(trace.source),
+    )
+    _metrics(blank, given["metrics"])
+    _gates_of(blank, given)
+
+
+def _gates_of(score: Score, given: dict[str, Any]) -> list[GateResult]:
+    from replay import scoring
+
+    baseline = scoring.Score.read(given["baseline"]) if given["baseline"] else None
+    drops = [scoring.Drop.parse(text) for text in given["max_drop"]]
+    return gates(score, given["fail_if"] or _configured(), drops, baseline)
 
 
 def gates(
@@ -259,12 +310,21 @@ def show(shown: Table) -> None:
 
 def _metrics(score: Score, text: str) -> tuple[str, ...] | None:
     """Metrics to show; a name that no detector has is an error."""
+    return metrics_of(text, {key for scored in score.detectors.values() for key in scored.metrics})
+
+
+def metrics_of(text: str, known: Iterable[str]) -> tuple[str, ...] | None:
+    """Names of metrics between commas; None if there is none.
+
+    Raises:
+        UsageError: One of them is not known.
+    """
     import difflib
 
     from replay.errors import UsageError
 
     shown = words(text)
-    known = {key for scored in score.detectors.values() for key in scored.metrics}
+    known = set(known)
     for key in shown:
         if key not in known:
             close = difflib.get_close_matches(key, sorted(known), 5, 0.0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replay.cli.brokers import kafka_options, settings_of
+from replay.cli.durations import Duration
 from replay.cli.judging import (
     GATES,
     KEEPING,
@@ -35,6 +36,7 @@ __all__ = ["score"]
 @click.option("--run", "run_id", metavar="ID", help="Of that topic; the newest unless given.")
 @click.option(
     "--idle-exit",
+    type=Duration(),
     default="30s",
     show_default=True,
     metavar="T",
@@ -62,6 +64,8 @@ def score(ctx: click.Context, /, **given: Any) -> None:
     from replay.scoring import keep, make_room, onsets_beside, read_log, read_onsets
     from replay.scoring import score as judge
 
+    if given["topic"] and given["verdicts"]:
+        raise UsageError("--verdicts and --from are two places of verdicts.", "one of them")
     policy = policy_of(given, given["seed"])
     trace = traces.open(given["trace_path"], form=given["form"])
     if given["out"]:
@@ -104,14 +108,13 @@ def score(ctx: click.Context, /, **given: Any) -> None:
 def _collected(trace: Trace, given: dict[str, Any]) -> tuple[VerdictLog, tuple[str, ...], bool]:
     """The verdicts of a topic, who gave them, and whether every job is judged."""
     from replay.scoring import VerdictLog
-    from replay.timeline.schedule import seconds
     from replay.transports.kafka.collect import collect
 
     found = collect(
         settings_of(given["topic"], given),
         trace.job_ids,
         run=given["run_id"],
-        idle=seconds(given["idle_exit"]),
+        idle=given["idle_exit"],
         note=note,
     )
     for line in found.sentences():

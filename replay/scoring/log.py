@@ -7,6 +7,7 @@ emitted_wall``. Anybody may write such a file; it is read strictly.
 
 from __future__ import annotations
 
+import codecs
 import json
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -243,10 +244,12 @@ def read_log(path: str | Path) -> VerdictLog:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Numbered rows of a file of JSON lines; blank lines are passed over."""
+    """Numbered rows of a file of JSON lines; blank lines and a byte order mark are passed over."""
     try:
         with open_bytes(path) as stream:
             for line, raw in enumerate(stream, start=1):
+                if line == 1:
+                    raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901 - the same line
                 if raw.strip():
                     yield line, _parse(raw, str(path), line)
     except OSError as error:
@@ -381,7 +384,7 @@ class _Row:
     def text(self, key: str) -> str:
         value = self.needed(key)
         if not isinstance(value, str) or not value:
-            self.refuse(key, "not a text with something in it", repr(value))
+            self.refuse(key, "not a text with something in it", value)
         return self.unicode(key, value)
 
     def unicode(self, key: str, value: str) -> str:
@@ -411,7 +414,7 @@ class _Row:
             return [None]
         nodes = value if isinstance(value, list) else [value]
         if not nodes or any(not isinstance(node, str) or not node for node in nodes):
-            self.refuse("ip", "not a node", repr(value), "a text, a list of texts, or null")
+            self.refuse("ip", "not a node", value, "a text, a list of texts, or null")
         if len(set(nodes)) < len(nodes):
             self.refuse("ip", "the list names a node twice", value)
         return [self.unicode("ip", node) for node in nodes]
@@ -419,7 +422,7 @@ class _Row:
     def action(self) -> str:
         value = self.row.get("action", "raise")
         if value not in _ACTIONS:
-            self.refuse("action", "unknown action", repr(value), "raise or retract")
+            self.refuse("action", "unknown action", value, "raise or retract")
         return str(value)
 
     def number(self, key: str, default: float | None) -> float | None:
@@ -427,7 +430,7 @@ class _Row:
         if value is None and default is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.refuse(key, "not a number", repr(value))
+            self.refuse(key, "not a number", value)
         if not abs(value) <= _LARGEST:  # also refuses NaN, and integers beyond every float
             self.refuse(key, "not a finite number", value)
         return float(value)

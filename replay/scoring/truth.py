@@ -334,7 +334,9 @@ def read_onsets(path: str | Path) -> Onsets:
             job: {node: float(at) for node, at in entry.get("onset", {}).items()}
             for job, entry in document["jobs"].items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise TraceError(f"cannot be read: {error.strerror}", name) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TraceError(
             "not a truth file", name, remedy='{"schema": 1, "jobs": {"Job1": {"onset": {}}}}'
         ) from error

@@ -346,6 +346,31 @@ def test_verb_runs_all_that_are_installed_unless_told_otherwise(stored, call):
     assert names[-1] == TOKEN_MEMORY
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("--fail-if", "f1 <"), 2, "'f1 <' is not a gate."),
+        (("--fail-if", "f11 < 1"), 2, "There is no metric 'f11'."),
+        (("--fail-if", "brust: f1 < 1"), 2, "names the detector 'brust'"),
+        (("--max-drop", "f1=0"), 2, "needs something to drop from"),
+        (("--baseline", "nowhere", "--max-drop", "f1=0"), 3, "nowhere: there is no such file."),
+        (("--metrics", "f11"), 2, "There is no metric 'f11'."),
+        (("--junit", "nowhere/junit.xml"), 2, "there is no folder nowhere."),
+        (("--markdown", "."), 2, ". cannot be written: it is a folder."),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(
+    stored, call, monkeypatch, words, code, told
+):
+    def never(*_, **__):
+        raise AssertionError("it ran")
+
+    monkeypatch.setattr("replay.bench.bench", never)
+    found, out, err = call("bench", stored, "-d", "burst", *words)
+    assert (found, out) == (code, "")
+    assert told in err
+
+
 def test_verb_with_gates_and_json(stored, call):
     gate = ("--fail-if", "first-alert: f1 < 0.99")
     code, out, err = call(

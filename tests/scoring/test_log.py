@@ -142,6 +142,12 @@ def test_blank_lines_are_passed_over_and_counted_as_lines(tmp_path):
         read_log(path)
 
 
+def test_a_log_that_windows_wrote(tmp_path):
+    file = tmp_path / "v.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r\n\r\n")
+    assert len(read_log(file)) == 1
+
+
 def test_a_list_raises_every_node_and_null_the_job(tmp_path):
     rows = [{**GOOD, "ip": ["b", "a"]}, {**GOOD, "ip": None}]
     log = read_log(written(tmp_path, *rows))
@@ -154,7 +160,7 @@ BAD = {
     "ip: the key is missing": {key: GOOD[key] for key in GOOD if key != "ip"},
     "detector: the key is missing": {key: GOOD[key] for key in GOOD if key != "detector"},
     "job_id: not a text with something in it": {**GOOD, "job_id": 7},
-    "detector: not a text with something in it: \"''\"": {**GOOD, "detector": ""},
+    "detector: not a text with something in it: ''": {**GOOD, "detector": ""},
     "ip: not a node: '7'": {**GOOD, "ip": 7},
     "ip: not a node: '[]'": {**GOOD, "ip": []},
     "ip: not a node: \"['b', None]\"": {**GOOD, "ip": ["b", None]},
@@ -163,7 +169,7 @@ BAD = {
     "event_time: not a time": {**GOOD, "event_time": "soon"},
     "event_time: ": {**GOOD, "event_time": "1970-02-30 00:00:00"},
     "event_time: a": {**GOOD, "event_time": "1970-01-01 00:00:00Z"},
-    "action: unknown action": {**GOOD, "action": "accuse"},
+    "action: unknown action: 'accuse'": {**GOOD, "action": "accuse"},
     "score: not a number": {**GOOD, "score": True},
     "score: not a finite number": {**GOOD, "score": 10**400},
     "reason: not a text": {**GOOD, "reason": 5},

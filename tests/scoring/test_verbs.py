@@ -239,6 +239,28 @@ def test_baseline_and_drop(scored, stored):
     assert scored("--baseline", stored / "nothing", "--max-drop", "f1=0")[0] == 3
 
 
+def test_times_have_units(scored):
+    for words in (("--hold", "565"), ("--hold", "565s"), ("--hold", "9.41666667m")):
+        settings = document(scored("--json", *words))["settings"]
+        assert settings["hold_s"] == pytest.approx(565)
+    assert document(scored("--json", "--grace", "1h"))["settings"]["grace_s"] == 3600
+    code, _, err = scored("--hold", "long")
+    assert code == 2
+    assert "--hold: 'long' is not a duration.  Try: 90, 90s" in err
+
+
+def test_one_place_of_verdicts(scored):
+    code, _, err = scored("--from", "kafka://127.0.0.1:1/verdicts")
+    assert code == 2
+    assert "--verdicts and --from are two places of verdicts.  Try: one of them" in err
+
+
+def test_onsets_that_are_not_there(scored, stored):
+    code, _, err = scored("--truth", stored / "none.json")
+    assert code == 3
+    assert "none.json: cannot be read: No such file or directory." in err
+
+
 @pytest.mark.parametrize(
     ("trace", "verdicts"), [("trace.jsonl", "none.jsonl"), ("none", "verdicts.jsonl")]
 )
@@ -294,3 +316,6 @@ def test_compare_what_cannot_be(two_runs, call, stored):
     code, _, err = call("compare", two_runs[0], stored / "broken.json")
     assert code == 3
     assert "not a score" in err
+    code, _, err = call("compare", *two_runs, "--metrics", "f11")
+    assert code == 2
+    assert "There is no metric 'f11'.  Try: f1" in err
