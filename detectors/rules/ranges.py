@@ -450,8 +450,18 @@ def _avg(windows: Windows, *, old: bool) -> Result:
     return padded(windows, lambda piece: sums.mean(piece.values, piece.mask))
 
 
-def _variance(piece: Padded) -> Floats:
-    return sums.variance(piece.values, piece.mask, compensated=True)
+def _variance(windows: Windows, *, old: bool) -> Result:
+    variance, present = padded(
+        windows, lambda piece: sums.variance(piece.values, piece.mask, compensated=True)
+    )
+    if old:  # what overflowed was taken for infinity less infinity
+        variance[np.isinf(variance)] = np.nan
+    return variance, present
+
+
+def _deviation(windows: Windows, *, old: bool) -> Result:
+    variance, present = _variance(windows, old=old)
+    return np.sqrt(variance), present
 
 
 RANGE_FUNCTIONS: dict[str, Callable[..., Result]] = {
@@ -471,8 +481,8 @@ RANGE_FUNCTIONS: dict[str, Callable[..., Result]] = {
     "present_over_time": _simple(_present),
     "rate": lambda windows, old: extrapolated(windows, counter=True, rate=True, old=old),
     "resets": _simple(_resets),
-    "stddev_over_time": _reducing(lambda piece: np.sqrt(_variance(piece))),
-    "stdvar_over_time": _reducing(_variance),
+    "stddev_over_time": _deviation,
+    "stdvar_over_time": _variance,
     "sum_over_time": _reducing(_sum),
     "ts_of_first_over_time": _simple(_ts_of_first),
     "ts_of_last_over_time": _simple(_ts_of_last),
