@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from detectors.rules import aggregation, histograms, notes, operators
+from detectors.rules import aggregation, histograms, notes, operators, ordering
 from detectors.rules.errors import EvaluationError, Unsupported
 from detectors.rules.functions import (
     CALENDAR,
@@ -268,7 +268,7 @@ class Evaluator:
         for block in self.storage.select(node.matchers):
             if not block.labels or not len(block.grid):
                 continue
-            value, stamp, has = _newest(block, at)
+            value, stamp, has = block.newest(at)
             oldest = at - self.lookback
             fresh = stamp >= oldest if self._old else stamp > oldest
             here = has & fresh & ~is_stale(value)
@@ -576,9 +576,7 @@ class Evaluator:
         if not self._ordered(times):
             self._note_order()
             return vector
-        values = vector.values[:, 0]
-        key = -values if descending else values
-        return vector.rows(np.lexsort((key, np.isnan(values))))
+        return vector.rows(ordering.by_value(vector.values[:, 0], descending=descending))
 
     def _sort_by_label(self, args: tuple[Expression, ...], times: Times) -> Vector:
         return self._sorted_by_label(args, times, descending=False)
@@ -594,13 +592,7 @@ class Evaluator:
             self._note_order()
             return vector
         names = [word.value for word in map(unwrap, args[1:]) if isinstance(word, String)]
-
-        def key(row: int) -> tuple[list[list[tuple[int, int, str]]], Labels]:
-            pairs = dict(vector.labels[row])
-            return [_natural(pairs.get(name, "")) for name in names], vector.labels[row]
-
-        rows = sorted(range(len(vector.labels)), key=key, reverse=descending)
-        return vector.rows(np.array(rows, np.int64))
+        return vector.rows(ordering.by_labels(vector.labels, names, descending=descending))
 
     def _ordered(self, times: Times) -> bool:
         """Whether the order of an answer means something; a rule's and a range's do not."""
@@ -739,21 +731,6 @@ class Evaluator:
         return drop_names(result, delayed=self.delayed_names)
 
 
-def _newest(block: Block, at: Times) -> tuple[Floats, Times, Mask]:
-    """The newest sample of each series at each time, its time, and whether there is one."""
-    if block.filled is not None and block.first is not None:
-        column = block.columns(at, inclusive=True) - 1
-        shape = (len(block.labels), len(at))
-        stamp = np.broadcast_to(block.grid[np.maximum(column, 0)], shape)
-        return block.filled[:, np.maximum(column, 0)], stamp, block.first[:, None] <= column
-    number = block.before(at, inclusive=True)
-    has = number > block.index[:, :1]
-    if not len(block.values):
-        return np.zeros(has.shape), np.zeros(has.shape, np.int64), has
-    number = np.where(has, number - 1, 0)
-    return block.values[number], block.times[number], has
-
-
 def _constant(values: Floats) -> Vector:
     return Vector([()], values[None, :], np.ones((1, len(values)), bool))
 
@@ -773,21 +750,6 @@ def _absent_labels(expr: Expression) -> Labels:
         else:
             repeated.add(matcher.name)
     return make({name: value for name, value in equal.items() if name not in repeated})
-
-
-def _natural(text: str) -> list[tuple[int, int, str]]:
-    """A sort key that puts ``a9`` before ``a10``."""
-    parts, digits = [], ""
-    for char in text + "\0":
-        if char.isdecimal():
-            digits += char
-            continue
-        if digits:
-            parts.append((0, int(digits), digits))
-            digits = ""
-        if char != "\0":
-            parts.append((1, 0, char))
-    return parts
 
 
 def _series(vector: Vector, times: Times) -> list[Series]:

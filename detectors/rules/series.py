@@ -277,6 +277,22 @@ class Block:
         """For every time, the column of the first grid time after it: int64[k]."""
         return np.searchsorted(self.grid, at, side="right" if inclusive else "left")
 
+    def newest(
+        self, at: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+        """The newest sample of each series at each time, its time, and whether there is one."""
+        if self.filled is not None and self.first is not None:
+            column = self.columns(at, inclusive=True) - 1
+            shape = (len(self.labels), len(at))
+            stamp = np.broadcast_to(self.grid[np.maximum(column, 0)], shape)
+            return self.filled[:, np.maximum(column, 0)], stamp, self.first[:, None] <= column
+        number = self.before(at, inclusive=True)
+        has = number > self.index[:, :1]
+        if not len(self.values):
+            return np.zeros(has.shape), np.zeros(has.shape, np.int64), has
+        number = np.where(has, number - 1, 0)
+        return self.values[number], self.times[number], has
+
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
