@@ -35,6 +35,7 @@ from detectors.rules.language import (
     String,
     Subquery,
     Unary,
+    ranged,
     unwrap,
 )
 from detectors.rules.operators import collapse, drop_names
@@ -146,10 +147,9 @@ class Evaluator:
         """
         times = np.array([at], np.int64)
         self._step = 0
-        bare = unwrap(expr)
-        if isinstance(bare, Subquery) or (isinstance(bare, Selector) and bare.range is not None):
+        if ranged(expr):
             self._span = (at, at)
-            return self._raw(bare, times)
+            return self._raw(expr, times)
         answer = self.steps(expr, times, span=(at, at))
         if isinstance(answer, str):
             return answer
@@ -216,14 +216,16 @@ class Evaluator:
             return expr.value
         if isinstance(expr, Paren):
             return self.evaluate(expr.expr, times)
-        if isinstance(expr, Selector):
+        if isinstance(expr, Selector) and expr.range is None:
             return self._selected(expr, times)[0]
         node: Vector | Floats = getattr(self, "_of_" + type(expr).__name__.lower())(expr, times)
         return node
 
-    def _of_subquery(self, expr: Subquery, times: Times) -> Vector:
+    def _of_selector(self, expr: Selector | Subquery, times: Times) -> Vector:
         del expr, times
         raise EvaluationError("a range has no value of its own")
+
+    _of_subquery = _of_selector
 
     def vector(self, expr: Expression, times: Times) -> Vector:
         """Evaluate a node that gives a vector."""
@@ -322,9 +324,9 @@ class Evaluator:
         block.drop = answer.drop
         return block
 
-    def _raw(self, node: Selector | Subquery, times: Times) -> list[Series]:
+    def _raw(self, expr: Expression, times: Times) -> list[Series]:
         out = []
-        for windows in self._ranges(node, times):
+        for windows in self._ranges(expr, times):
             block = windows.block
             for row, labels in enumerate(block.labels):
                 lo, hi = windows.lo[row, 0], windows.hi[row, 0]

@@ -35,6 +35,7 @@ __all__ = [
     "Subquery",
     "Unary",
     "parse",
+    "ranged",
     "rebuild",
     "selectors",
     "unwrap",
@@ -269,6 +270,12 @@ def unwrap(expr: Expression) -> Expression:
     while isinstance(expr, Paren):
         expr = expr.expr
     return expr
+
+
+def ranged(expr: Expression) -> bool:
+    """Whether it gives samples over a time rather than values of an instant."""
+    bare = unwrap(expr)
+    return isinstance(bare, (Selector, Subquery)) and bare.range is not None
 
 
 def _parser() -> Any:

@@ -14,7 +14,17 @@ from detectors.rules.evaluation import DIALECTS, Dialect
 from detectors.rules.files import Group, Rule, RuleFile, parse_rules
 from detectors.rules.functions import CALENDAR
 from detectors.rules.labels import NAME
-from detectors.rules.language import Call, Expression, Selector, Subquery, selectors, walk
+from detectors.rules.language import (
+    Call,
+    Expression,
+    Selector,
+    String,
+    Subquery,
+    ranged,
+    selectors,
+    unwrap,
+    walk,
+)
 from detectors.rules.spans import spans
 from detectors.rules.tokens import tokenize
 from replay.errors import UsageError
@@ -104,6 +114,7 @@ class Program:
 
     def __post_init__(self) -> None:
         for rule in self.file.rules:
+            _check_result(rule, self.file.path)
             _check_dialect(rule, self.file.path, self.settings.dialect)
             if self.replayed:
                 _check_replayed(rule, self.file.path)
@@ -160,6 +171,14 @@ _NOT_IN: dict[Dialect, dict[str, str]] = {
 def _refusal(rule: Rule, path: str, construct: str, reason: str) -> RuleFileError:
     what = f"rule {rule.name!r}: {construct} is refused: {reason}"
     return RuleFileError(what, path, rule.expr_line)
+
+
+def _check_result(rule: Rule, path: str) -> None:
+    """Refuse what gives no value for an instant."""
+    if isinstance(unwrap(rule.expr), String):
+        raise _refusal(rule, path, "a string", "a rule gives a vector or a number")
+    if ranged(rule.expr):
+        raise _refusal(rule, path, "a range", "a rule gives a vector or a number")
 
 
 def _check_dialect(rule: Rule, path: str, dialect: Dialect) -> None:

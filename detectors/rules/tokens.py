@@ -90,7 +90,7 @@ def tokenize(text: str) -> list[Token]:
         kind = str(found.lastgroup)
         if kind == "other":
             raise Unsupported(
-                f"the unquoted name {found.group()!r}", "it must be quoted, and stand in braces"
+                f"the unquoted name {found.group()!r}", "it must be quoted"
             )
         if kind not in {"space", "comment"}:
             tokens.append(Token(kind, found.group(), position))

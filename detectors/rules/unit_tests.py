@@ -16,7 +16,7 @@ from detectors.rules.errors import EvaluationError, RuleFileError
 from detectors.rules.evaluation import Evaluator, Sample
 from detectors.rules.files import RuleFile, read_rules
 from detectors.rules.labels import Labels, make, show
-from detectors.rules.language import parse
+from detectors.rules.language import String, parse, ranged, unwrap
 from detectors.rules.notation import parse_labels, parse_series
 from detectors.rules.program import Program, Settings
 from detectors.rules.series import Storage
@@ -224,6 +224,9 @@ class _Test:
         evaluator = Evaluator(storage, settings.dialect, subquery_step=settings.interval)
         what = f"{' '.join(text.split())} at {self._written(moment)}"
         wanted = [_wanted_sample(one) for one in _items(check, "exp_samples")]
+        if ranged(expr) or isinstance(unwrap(expr), String):
+            self._fail(f"{what}: it gives neither a vector nor a number", node.line)
+            return
         try:
             answer = evaluator.instant(expr, moment)
         except EvaluationError as error:

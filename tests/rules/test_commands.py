@@ -187,6 +187,14 @@ tests:
     assert done.stdout.splitlines()[-1] == f"{passed} passed, {3 - passed} failed"
 
 
+def test_unit_tests_want_values_of_an_instant(tmp_path):
+    path = tmp_path / "test.yml"
+    path.write_text("tests:\n- promql_expr_test: [{expr: 'x[5m]'}, {expr: '\"x\"'}, {expr: x}]\n")
+    done = call("test", path, code=1)
+    assert done.stdout.count("neither a vector nor a number") == 2
+    assert "1 passed, 2 failed" in done.stdout
+
+
 def test_a_rule_that_fails_fails_its_test(tmp_path):
     clash = "a + on () llm_alert_events_total"
     text = RULES.replace("increase(llm_alert_events_total[5m]) > 30", clash)
