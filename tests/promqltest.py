@@ -1,6 +1,6 @@
 """Runs scripts in the test language of Prometheus's PromQL engine against ours.
 
-    python tests/promqltest.py FILE.test.. [--dialect prometheus3|prometheus2]
+    python tests/promqltest.py FILE.test.. [--dialect prometheus3|prometheus2] [--delayed-names]
 
 Prints every failure and every refusal with its line, and last ``N passed, N failed, N refused``.
 A query is *refused* when the evaluator says by name that it does not evaluate something in it
@@ -98,9 +98,10 @@ def moment(text: str) -> int:
 class Script:
     """Reads one file and runs it, command by command."""
 
-    def __init__(self, path: Path, dialect: str) -> None:
+    def __init__(self, path: Path, dialect: str, *, delayed_names: bool | None = None) -> None:
         self.path = path
         self.dialect = dialect
+        self.delayed_names = dialect == "prometheus3" if delayed_names is None else delayed_names
         self.storage = Storage()
         self.outcome = Outcome()
 
@@ -267,9 +268,7 @@ class Script:
     def _problem(self, query: Query) -> str:
         """What is wrong with our answer; empty when nothing is."""
         expected = query.expected
-        evaluator = Evaluator(
-            self.storage, self.dialect, delayed_names=self.dialect == "prometheus3"
-        )
+        evaluator = Evaluator(self.storage, self.dialect, delayed_names=self.delayed_names)
         try:
             expr = parse(query.text, experimental=True)
             if query.step is None:
@@ -412,11 +411,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.test")
     parser.add_argument("--dialect", choices=DIALECTS, default="prometheus3")
+    parser.add_argument(
+        "--delayed-names",
+        action=argparse.BooleanOptionalAction,
+        help="whether names are dropped last, as scripts of 2.55 and of 3.x expect "
+        "(default: in prometheus3)",
+    )
     options = parser.parse_args(arguments)
     total = Outcome()
     for path in options.files:
         try:
-            outcome = Script(path, options.dialect).run()
+            outcome = Script(path, options.dialect, delayed_names=options.delayed_names).run()
         except (ScriptError, OSError, UnicodeDecodeError) as error:
             total.failed.append(f"{path}: {error}")
             continue

@@ -61,7 +61,11 @@ __all__ = ["DIALECTS", "Dialect", "Evaluator", "Sample", "Series"]
 
 Dialect = Literal["prometheus3", "prometheus2"]
 DIALECTS: tuple[Dialect, ...] = ("prometheus3", "prometheus2")
-"""Windows without their left end (3.0 and later), or with it."""
+"""Windows without their left end (3.0 and later), or with it.
+
+Where releases differ in more than that, ``prometheus3`` is the newest 3.x and ``prometheus2`` is
+2.42: releases from 2.51 on have some of what 3.0 rounds and names otherwise.
+"""
 
 _KEEP_NAME = frozenset({"last_over_time", "first_over_time"})
 _COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
@@ -93,8 +97,8 @@ class Evaluator:
         dialect: Which release's windows and rounding.
         lookback: Milliseconds for which a sample stands for its series.
         subquery_step: Milliseconds between the steps of a subquery that names none.
-        delayed_names: Whether metric names are dropped only when the query is done, an option of
-            Prometheus 3 that is off by default.
+        delayed_names: Whether metric names are dropped only when the query is done, an option
+            since 2.55 that is off by default.
         notes: What a user should know about the last evaluations: ``PromQL info: ...`` and
             ``PromQL warning: ...``, each once.
 

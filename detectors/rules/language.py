@@ -334,7 +334,8 @@ def _prepare(text: str, tokens: list[Token]) -> tuple[str, list[int]]:
         out.append(text[position : token.start])
         position = token.end
         if token.start in computed:
-            out.append(format_duration(computed[token.start].milliseconds))
+            length = computed[token.start].milliseconds
+            out.append(format_duration(length) if length else "0")
             position = computed[token.start].end
             continue
         if token.kind == "string":
