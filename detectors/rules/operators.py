@@ -23,13 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["COMPARISONS", "SETS", "arithmetic", "collapse", "drop_names", "keeps_names", "set_operation",
            "vector_vector"]  # fmt: skip
 
+
+def _power(base: Floats, exponent: Floats) -> Floats:
+    """As in Go; numpy takes a square root where it should not."""
+    endless = (base == -np.inf) & (exponent == 0.5)
+    return np.where(endless, np.inf, np.power(base, exponent))
+
+
 ARITHMETIC: dict[str, Callable[[Floats, Floats], Floats]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
     "/": np.divide,
     "%": np.fmod,
-    "^": np.power,
+    "^": _power,
     "atan2": np.arctan2,
 }
 COMPARISONS: dict[str, Callable[[Floats, Floats], Mask]] = {
@@ -50,8 +57,6 @@ def arithmetic(op: str, lhs: Floats, rhs: Floats) -> Floats:
     with np.errstate(all="ignore"):
         if op in COMPARISONS:
             return COMPARISONS[op](lhs, rhs).astype(np.float64)
-        if op == "^":  # numpy's power is right; NaN ^ 0 and 1 ^ NaN are 1 as in Go
-            return np.power(lhs, rhs)
         return ARITHMETIC[op](lhs, rhs)
 
 
@@ -192,11 +197,7 @@ def vector_vector(
         _result_labels(ours, one.labels[other], matching, drop=drops and not delayed)
         for ours, other in zip(many.labels, partner.tolist(), strict=True)
     ]
-    drop = None
-    if delayed:
-        drop = np.full(len(labels), drops)
-        if not drops and many.drop is not None:
-            drop = many.drop.copy()
+    drop = np.full(len(labels), drops) if delayed else None
     # before 3.10 what a comparison left out could not clash
     _check_many(left_over if old else present, labels, groups, matching)
     return collapse(Vector(labels, values, left_over, drop)).only(np.True_)  # type: ignore[arg-type]  # a scalar broadcasts
