@@ -83,14 +83,12 @@ def run_tests(path: str | Path, dialect: Dialect = "prometheus3") -> Outcome:
     top = root.mapping("the file", _TOP_KEYS)
     interval = _duration(top, "evaluation_interval", 60_000)
     order = [node.text("a group") for node in _items(top, "group_eval_order")]
-    groups = [
-        group
-        for node in _items(top, "rule_files")
-        for file in _rule_files(node)
-        for group in file.groups
-    ]
-    groups.sort(key=lambda group: order.index(group.name) if group.name in order else -1)
     settings = Settings(dialect, scrape=interval, interval=interval)
+    files = [file for node in _items(top, "rule_files") for file in _rule_files(node)]
+    for file in files:
+        Program(file, settings, replayed=False)  # refuses, and names the file
+    groups = [group for file in files for group in file.groups]
+    groups.sort(key=lambda group: order.index(group.name) if group.name in order else -1)
     program = Program(RuleFile(str(path), tuple(groups)), settings, replayed=False)
     fuzzy = "fuzzy_compare" in top and top["fuzzy_compare"].text("fuzzy_compare") == "true"
     outcome = Outcome()

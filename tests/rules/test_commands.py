@@ -195,6 +195,20 @@ def test_unit_tests_want_values_of_an_instant(tmp_path):
     assert "1 passed, 2 failed" in done.stdout
 
 
+def test_unit_tests_refuse_by_rule_file(tmp_path):
+    (tmp_path / "rules.yml").write_text(
+        RULES.replace("increase(llm_alert_events_total[5m])", "x[5m]")
+    )
+    path = tmp_path / "test.yml"
+    path.write_text("rule_files: [rules.yml]\n")
+    text = str(call("test", path, code=2).exception)
+    assert "rules.yml:6: " in text
+    assert "is not PromQL" in text
+    (tmp_path / "rules.yml").write_text(RULES.replace("[5m]) > 30", "[2 * 5m])"))
+    text = str(call("test", path, "--dialect", "prometheus2", code=2).exception)
+    assert "rules.yml:6: rule 'Noisy': arithmetic on durations is refused" in text
+
+
 def test_a_rule_that_fails_fails_its_test(tmp_path):
     clash = "a + on () llm_alert_events_total"
     text = RULES.replace("increase(llm_alert_events_total[5m]) > 30", clash)
