@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replay.cli.judging import GATES, KEEPING, POLICY, foresee, options, policy_of, publish, words
-from replay.cli.output import note
+from replay.cli.output import aside, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,10 +75,11 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
         make_room(given["out"], force=given["force"])
     jobs = () if given["jobs"] == "all" else words(given["jobs"])
     chosen = trace.select(jobs) if jobs else trace
-    names = _detectors(given["detectors"], baselines=given["baselines"])
-    judged = [*(spec.name for spec in parse_detectors(names)), TOKEN_MEMORY]
+    with aside():
+        names = _detectors(given["detectors"], baselines=given["baselines"])
+        judged = [*(spec.name for spec in parse_detectors(names)), TOKEN_MEMORY]
     foresee(given, chosen, judged, policy)
-    with _progress(chosen) as done:
+    with _progress(chosen) as done, aside():
         found = run(
             chosen,
             names,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from typing import TYPE_CHECKING, cast
 
-from replay.cli.output import note
+from replay.cli.output import aside, note
 from replay.errors import ReplayError, TransportError
 from replay.host import JobHost
 from replay.plugins import parse_detectors
@@ -180,7 +180,7 @@ def _work(order: Order, number: int, mouth: connection.Connection) -> None:
     signal.signal(signal.SIGINT, stop)
     try:
         worker = worker_of(order, lambda text: note(f"worker {number}: {text}"))
-        with _telling(worker, mouth) if order.tells else contextlib.nullcontext():
+        with aside(), _telling(worker, mouth) if order.tells else contextlib.nullcontext():
             work = worker.run()
         mouth.send((work, True))
     except KeyboardInterrupt:

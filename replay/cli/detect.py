@@ -11,7 +11,7 @@ import click
 
 from replay.cli.brokers import kafka_options, settings_of
 from replay.cli.durations import Duration
-from replay.cli.output import note, print_json, print_table
+from replay.cli.output import aside, note, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -87,7 +87,7 @@ def detect(ctx: click.Context, /, **options: Any) -> None:
         options["idle_exit"],
         tells=bool(options["metrics"]),
     )
-    with _measured(options["metrics"]) as gauge:
+    with _measured(options["metrics"]) as gauge, aside():
         if options["workers"] == 1:
             works = _alone(order, gauge)
         else:

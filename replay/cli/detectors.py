@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import keyword
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.cli.output import command, note, print_json, print_line, print_table
+from replay.cli.output import aside, command, note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,7 +60,8 @@ def list_(as_json: bool) -> None:
     """List the detectors that are installed."""
     from replay.plugins import DETECTORS, installed
 
-    rows = [_row(name) for name in dict.fromkeys(point.name for point in installed(DETECTORS))]
+    with aside():
+        rows = [_row(name) for name in dict.fromkeys(point.name for point in installed(DETECTORS))]
     if as_json:
         print_json({"schema": 1, "detectors": rows})
         return
@@ -134,9 +136,11 @@ def show(name: str, as_json: bool) -> None:
     if guest in GUESTS and guest not in {point.name for point in installed(DETECTORS)}:
         _show_guest(guest, as_json=as_json)
         return
-    spec = DetectorSpec.parse(name)
     scene = _scene()
-    verdicts = play(scene.job, scene.alerts, spec, end=scene.end)
+    with aside():
+        spec = DetectorSpec.parse(name)
+        verdicts = play(scene.job, scene.alerts, spec, end=scene.end)
+        cost = _cost(spec)
     told = {
         "schema": 1,
         "name": spec.name,
@@ -144,7 +148,7 @@ def show(name: str, as_json: bool) -> None:
         "baseline": spec.cls.baseline,
         "origin": spec.origin,
         "options": [_option(option, spec.options) for option in options_of(spec.cls).values()],
-        "us_per_alert": round(_cost(spec), 3),
+        "us_per_alert": round(cost, 3),
         "example": {
             "picture": _picture(scene, verdicts),
             "verdicts": [
@@ -311,7 +315,7 @@ def new(name: str, folder: Path, as_json: bool) -> None:
         print_json({"schema": 1, "detector": f"{detector}:{cls}", "files": [str(f) for f in files]})
         return
     print_line(f"Wrote {detector} and {test}.")
-    note(f"Next: python -m pytest {test} (after: pip install pytest)")
+    note(f"Next: python -m pytest {shlex.quote(str(test))} (after: pip install pytest)")
     note(f"      {command('detectors', 'show', f'{detector}:{cls}')}")
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_json",
+    "aside",
     "command",
     "note",
     "print_json",
@@ -67,6 +68,13 @@ def writing() -> Iterator[None]:
         raise
     except OSError as error:
         raise ReplayError(f"Standard output cannot be written: {error.strerror}.") from error
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """Let plug-ins run in the block: what they print is a note, and never part of a result."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 def note(text: str) -> None:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from replay.cli.brokers import kafka_options, through
 from replay.cli.judging import FAIL_IF, KEEPING, enforce, gates
 from replay.cli.judging import options as with_options
-from replay.cli.output import command, note, print_json, print_line, print_table
+from replay.cli.output import aside, command, note, print_json, print_line, print_table
 from replay.cli.serving import LIVE_OPTIONS, LIVE_WORDS, METRICS_OPTIONS, METRICS_WORDS, service
 from replay.cli.stopping import stoppable
 from replay.errors import UsageError
@@ -126,7 +126,8 @@ def run(ctx: click.Context, /, **options: Any) -> None:
     )
     with nullcontext() if options["dry_run"] else service(options, config.speed) as served:
         observers = [watch, *([] if served is None else [served.metrics])]
-        replay = prepare(config, observers, note, None if served is None else served.live)
+        with aside():
+            replay = prepare(config, observers, note, None if served is None else served.live)
         _warn(replay)
         if options["dry_run"]:
             _plan(replay, as_json=options["as_json"])
@@ -224,7 +225,7 @@ def _play(replay: Replay, watch: Watch) -> tuple[Run, Stop]:
         replay.player.stop()
         note("Stopping; once more to end at once, without a report.")
 
-    with stoppable(asked) as stop, watch.on(replay):
+    with stoppable(asked) as stop, watch.on(replay), aside():
         return replay.play(), stop
 
 

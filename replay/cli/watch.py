@@ -53,6 +53,7 @@ class Watch(Observer):
     """
 
     def __init__(self, *, jsonl: bool = False, quiet: bool = False, terminal: bool = False) -> None:
+        self._out = sys.stdout
         self._jsonl = jsonl
         self._quiet = quiet and not jsonl
         self._terminal = terminal
@@ -119,7 +120,7 @@ class Watch(Observer):
             if self._terminal:
                 click.echo("\r\033[K", nl=False, err=True)
             with writing():
-                click.echo(line)
+                click.echo(line, file=self._out)
 
     # --- progress -----------------------------------------------------------------------------
 

@@ -140,6 +140,35 @@ def test_names_that_are_not_utf8(culprit):
         assert told in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "{trace}", "-d", "{mine}", "--json"),
+        ("run", "{trace}", "-d", "{mine}", "--json", "--speed", "100000"),
+        ("run", "{trace}", "-d", "{mine}", "--dry-run", "--json"),
+        ("bench", "{trace}", "-d", "{mine}", "--workers", "1", "--json"),
+        ("bench", "{trace}", "-d", "{mine}", "--workers", "2", "--json"),
+        ("detectors", "show", "{mine}", "--json"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_detector_prints_is_no_part_of_the_result(culprit, words):
+    culprit.with_name("mine.py").write_text(
+        "from replay.api import Detector\n"
+        "print('loaded')\n"
+        "class Mine(Detector):\n"
+        "    def observe(self, alert):\n"
+        "        print('seen')\n"
+        "        return ()\n"
+    )
+    mine = f"{culprit.with_name('mine.py')}:Mine"
+    words = [word.format(trace=culprit, mine=mine) for word in words]
+    done = subprocess.run([*COMMAND, *words], capture_output=True, check=True)
+    assert json.loads(done.stdout)["schema"] == 1
+    assert b"loaded\n" in done.stderr
+    assert (b"seen\n" in done.stderr) is ("--dry-run" not in words)
+
+
 def test_what_nobody_thought_of_is_a_sentence_too(call, culprit, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("no such luck")
