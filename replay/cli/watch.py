@@ -158,8 +158,9 @@ class Watch(Observer):
         orders: dict[str, Callable[[], object]] = {
             "pause": player.resume if player.state().status == "paused" else player.pause,
             "step": player.step,
-            "forward": lambda: player.seek_by(10.0),
-            "back": lambda: player.seek_by(-10.0),
+            # detectors see every alert before that place, so that nothing they said is lost
+            "forward": lambda: player.seek_by(10.0, detectors="catch-up"),
+            "back": lambda: player.seek_by(-10.0, detectors="catch-up"),
             "faster": player.faster,
             "slower": player.slower,
             "truth": self._turn_truth,

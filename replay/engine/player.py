@@ -237,10 +237,12 @@ class Player:
             raise ValueError("detectors cannot be kept when going back")
         self._commands.put(lambda: self._drive.seek(to_ns, detectors))
 
-    def seek_by(self, seconds: float) -> None:
-        """Go so many replay seconds forward, or back."""
+    def seek_by(
+        self, seconds: float, *, detectors: Literal["reset", "catch-up"] | None = None
+    ) -> None:
+        """Go so many replay seconds forward, or back; ``detectors`` as :meth:`seek` takes it."""
         by_ns = nanoseconds(seconds)
-        self._commands.put(lambda: self._drive.seek(self._drive.position_ns() + by_ns))
+        self._commands.put(lambda: self._drive.seek(self._drive.position_ns() + by_ns, detectors))
 
     def seek_percent(self, percent: float) -> None:
         """Go to a part of what is played, by time."""

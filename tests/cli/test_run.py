@@ -250,6 +250,18 @@ def terminal(*words, keys, until):
     return process.returncode, screen.decode()
 
 
+def test_going_back_forgets_no_verdict(culprit, tmp_path):
+    kept = tmp_path / "kept"
+    code, screen = terminal(
+        "run", culprit, "-d", BURST, "--speed", "10", "--start-paused", "--out", kept,
+        until=[b"paused", b"blames"], keys=[b"\x1b[C" * 9, b"\x1b[D" + b" "],
+    )  # fmt: skip
+    assert code == 0, screen
+    assert json.loads((kept / "run.json").read_text())["jumps"]
+    score = json.loads((kept / "score.json").read_text())
+    assert score["detectors"]["burst"]["metrics"]["recall"] == 1.0
+
+
 def test_q_ends_with_a_report(culprit):
     code, screen = terminal(
         "run", culprit, "-d", BURST, "--speed", "0.1",
