@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replay.cli.judging import GATES, KEEPING, POLICY, foresee, options, policy_of, publish, words
-from replay.cli.output import aside, note
+from replay.cli.output import aside, complain, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
             done=done,
         )
     for failure in found.failures:
-        note(f"alert-replay: {failure}")
+        complain(failure)
     try:
         if given["out"]:
             found.write(given["out"], force=given["force"])

@@ -11,7 +11,7 @@ import click
 
 from replay.cli.brokers import kafka_options, settings_of
 from replay.cli.durations import Duration
-from replay.cli.output import aside, note, print_json, print_table
+from replay.cli.output import aside, complain, note, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -158,7 +158,7 @@ def _show(works: Sequence[Work], *, as_json: bool) -> None:
         documents.append(document)
     for work in works:
         for failure in work.failures:
-            note(f"alert-replay: {failure}")
+            complain(failure)
     if as_json:
         print_json({"schema": 1, "workers": documents})
         return

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,11 +21,13 @@ __all__ = [
     "as_json",
     "aside",
     "command",
+    "complain",
     "note",
     "print_json",
     "print_line",
     "print_table",
     "printable",
+    "show_origin",
     "writing",
 ]
 
@@ -81,6 +84,19 @@ def note(text: str) -> None:
     """Say something that is not a result; that it cannot be said stops nothing."""
     with contextlib.suppress(OSError):
         click.echo(printable(text), err=True)
+
+
+def complain(error: ReplayError) -> None:
+    """Say what went wrong, in one sentence; where ``--debug`` asks for it, also how it came to it."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.find_root().obj and error.__cause__ is not None:
+        show_origin(error.__cause__)
+    note(f"alert-replay: {error}")
+
+
+def show_origin(error: BaseException) -> None:
+    """Show how an error came about."""
+    note("".join(traceback.format_exception(error)).rstrip())
 
 
 def print_line(text: str) -> None:

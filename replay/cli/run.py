@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from replay.cli.brokers import kafka_options, through
 from replay.cli.judging import FAIL_IF, KEEPING, enforce, gates
 from replay.cli.judging import options as with_options
-from replay.cli.output import aside, command, note, print_json, print_line, print_table
+from replay.cli.output import aside, command, complain, note, print_json, print_line, print_table
 from replay.cli.serving import LIVE_OPTIONS, LIVE_WORDS, METRICS_OPTIONS, METRICS_WORDS, service
 from replay.cli.stopping import stoppable
 from replay.errors import UsageError
@@ -231,7 +231,7 @@ def _play(replay: Replay, watch: Watch) -> tuple[Run, Stop]:
 
 def _show(done: Run, options: dict[str, Any]) -> None:
     for failure in done.tally.failures:
-        note(f"alert-replay: {failure}")
+        complain(failure)
     try:
         if options["out"]:
             done.write(options["out"], force=options["force"])

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import replay
-from replay.cli.output import note
+from replay.cli.output import note, show_origin
 from replay.errors import PluginError, ReplayError
 
 __all__ = ["VERBS", "cli", "run_verb"]
@@ -96,7 +96,7 @@ def _plugged() -> dict[str, str]:
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(replay.__version__, prog_name="alert-replay")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, help="Show how an error came about.")
 def cli(**_: Any) -> None:
     """Replay the alert history of an LLM training job; score who gets blamed, and how early."""
 
@@ -107,8 +107,10 @@ def run_verb(arguments: list[str]) -> int:
     Args:
         arguments: The words after the command's name.
     """
+    words = [word for word in arguments if word != "--debug"]  # which may stand anywhere
+    debug = len(words) < len(arguments)
     try:
-        code = cli.main(args=arguments, prog_name="alert-replay", standalone_mode=False)
+        code = cli.main(args=words, prog_name="alert-replay", standalone_mode=False, obj=debug)
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
@@ -117,13 +119,13 @@ def run_verb(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except ReplayError as error:
-        if "--debug" in arguments:
-            raise
+        if debug:
+            show_origin(error)
         note(f"alert-replay: {error}")
         return error.exit_code
-    except Exception as error:  # no traceback reaches a user who does not ask for it
-        if "--debug" in arguments:
-            raise
+    except Exception as error:  # noqa: BLE001 - a sentence, unless more is asked for
+        if debug:
+            show_origin(error)
         note(f"alert-replay: {_unforeseen(error)}")
         return 1
     return code if isinstance(code, int) else 0

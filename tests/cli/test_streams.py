@@ -177,5 +177,30 @@ def test_what_nobody_thought_of_is_a_sentence_too(call, culprit, monkeypatch):
     code, out, err = call("jobs", culprit)
     assert (code, out) == (1, "")
     assert "A mistake of ours: RuntimeError: no such luck  Try: " in err
-    with pytest.raises(RuntimeError):
-        call("--debug", "jobs", culprit)
+    code, _, err = call("--debug", "jobs", culprit)
+    assert code == 1
+    assert "Traceback" in err
+    assert "A mistake of ours" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_debug_shows_how_an_error_came_about_and_changes_nothing_else(
+    call, culprit, tmp_path, before
+):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from replay.api import Detector\n\n\n"
+        "class Mine(Detector):\n"
+        "    def observe(self, alert):\n"
+        "        raise ValueError('stumbled')\n"
+    )
+    for words, expected in (
+        (("run", culprit, "-d", f"{mine}:Mine", "--no-baselines"), 6),
+        (("run", culprit, "Job99"), 2),
+    ):
+        plain = call(*words)
+        told = call("--debug", *words) if before else call(*words, "--debug")
+        assert plain[0] == told[0] == expected
+        assert "Traceback" not in plain[2]
+        assert "Traceback" in told[2]
+        assert plain[2].splitlines()[-1] == told[2].splitlines()[-1]
