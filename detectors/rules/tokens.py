@@ -89,9 +89,7 @@ def tokenize(text: str) -> list[Token]:
             raise LanguageError(f"unexpected {text[position]!r} at character {position + 1}")
         kind = str(found.lastgroup)
         if kind == "other":
-            raise Unsupported(
-                f"the unquoted name {found.group()!r}", "it must be quoted"
-            )
+            raise Unsupported(f"the unquoted name {found.group()!r}", "it must be quoted")
         if kind not in {"space", "comment"}:
             tokens.append(Token(kind, found.group(), position))
             in_brackets = (in_brackets or found.group() == "[") and found.group() != "]"
