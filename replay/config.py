@@ -7,6 +7,7 @@ file under the XDG configuration folder, the default. Unknown keys are errors.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import tomllib
@@ -29,11 +30,15 @@ MEMORY = "memory"
 """The word for "within this process"."""
 
 
+SLOWEST, FASTEST = 1e-9, 1e12
+"""What a clock of nanoseconds can keep."""
+
+
 def parse_speed(text: str | float) -> float | Literal["max"]:
     """Trace seconds per wall second, or the word ``max``.
 
     Raises:
-        ConfigError: Not a positive finite number, nor the word.
+        ConfigError: Not a positive number that a clock can keep, nor the word.
 
     Examples:
         >>> parse_speed("10"), parse_speed("0.5x"), parse_speed("max")
@@ -48,6 +53,10 @@ def parse_speed(text: str | float) -> float | Literal["max"]:
         speed = math.nan
     if not (0 < speed < math.inf):
         raise ConfigError(f"speed {text!r} is not a positive number.", "--speed 10, or --speed max")
+    if not (SLOWEST <= speed <= FASTEST):
+        raise ConfigError(
+            f"speed {text!r} is not from {SLOWEST:g} to {FASTEST:g}.", "--speed 10, or --speed max"
+        )
     return speed
 
 
@@ -229,7 +238,13 @@ def load(
             item = _known(key, origin)
             values[item.name] = _read(item, key, value, origin)
             origins[key] = origin
-    return RunConfig(**values), origins
+    try:
+        return RunConfig(**values), origins
+    except ConfigError as error:
+        origin = origins.get(error.what.partition(" ")[0], "command line")
+        if origin == "command line":
+            raise
+        raise ConfigError(f"{origin}: {error.what}", error.remedy) from error
 
 
 def _layers(
@@ -238,8 +253,10 @@ def _layers(
     folder: Path,
     config_file: Path | None,
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    user = Path(environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-    files = [user / "alert-replay" / "config.toml", config_file or folder / "alert-replay.toml"]
+    files = [config_file or folder / "alert-replay.toml"]
+    with contextlib.suppress(RuntimeError):  # who has no home has no file there
+        user = Path(environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+        files.insert(0, user / "alert-replay" / "config.toml")
     layers: list[tuple[str, Mapping[str, Any]]] = [
         (str(file), _toml(file)) for file in files if file == config_file or file.is_file()
     ]
@@ -256,7 +273,10 @@ def _layers(
 def _toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        remedy = f"{file / 'config.toml'}" if (file / "config.toml").is_file() else ""
+        raise ConfigError(f"{file} cannot be read as TOML: {error.strerror}.", remedy) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{file} cannot be read as TOML: {error}") from error
 
 

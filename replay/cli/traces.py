@@ -224,13 +224,16 @@ def fetch(
     import os
     from pathlib import Path
 
+    from replay.errors import UsageError
     from replay.traces import hub
 
     repo = dataset or hub.PUBLISHED
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "alert-replay"
-    fetched = hub.fetch(
-        Path(into) if into else cache, revision, repo=repo, form=form, endpoint=endpoint
-    )
+    cache = Path(into or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "alert-replay")
+    try:
+        cache = cache.expanduser()
+    except RuntimeError as error:
+        raise UsageError("There is no home folder to keep it in.", "--into FOLDER") from error
+    fetched = hub.fetch(cache, revision, repo=repo, form=form, endpoint=endpoint)
     about = {"licence": hub.LICENCE, "citation": hub.CITATION} if repo == hub.PUBLISHED else {}
     if as_json:
         document = {**asdict(fetched), "folder": str(fetched.folder), "dataset": repo, **about}

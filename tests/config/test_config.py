@@ -73,7 +73,25 @@ def test_a_named_file_must_exist(tmp_path):
         load({}, {"XDG_CONFIG_HOME": str(tmp_path)}, tmp_path, tmp_path / "none.toml")
 
 
-@pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf", "", "fast", 0, -3.0, math.inf])
+def test_a_value_that_does_not_fit_says_where_it_stands(tmp_path):
+    (tmp_path / "alert-replay.toml").write_text('policy = "never"\n')
+    with pytest.raises(ConfigError, match=r"alert-replay\.toml: policy 'never' is none of"):
+        load({}, {"XDG_CONFIG_HOME": str(tmp_path)}, tmp_path)
+    with pytest.raises(ConfigError, match="environment: speed 'zz' is not a positive number"):
+        load({"policy": "ever"}, {"ALERT_REPLAY_SPEED": "zz"}, tmp_path)
+    with pytest.raises(ConfigError, match=r"^speed .0. is not"):
+        load({"policy": "ever", "speed": "0"}, {"ALERT_REPLAY_SPEED": "zz"}, tmp_path)
+
+
+def test_the_folder_of_a_run_is_not_its_config(tmp_path):
+    (tmp_path / "config.toml").touch()
+    with pytest.raises(ConfigError, match=r"Is a directory\.  Try: .*/config\.toml$"):
+        load({}, {}, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "speed", ["0", "-1", "nan", "inf", "", "fast", 0, -3.0, math.inf, 1e308, "1e-300"]
+)
 def test_senseless_speeds(speed):
     with pytest.raises(ConfigError):
         parse_speed(speed)
