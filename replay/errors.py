@@ -6,7 +6,7 @@
     ├── UsageError              exit 2: the call's words are off
     │   └── ConfigError         exit 2: a configuration file or value is off
     ├── TraceError              exit 3: bad data, with file, line, column, value and remedy
-    ├── GateError               exit 4: a gate was not met
+    ├── GateError               exit 4: a gate failed
     ├── TransportError          exit 5: a service could not be reached, or went away
     └── PluginError             exit 2: a detector or transport could not be found or loaded
         └── DetectorError       exit 6: a detector crashed or broke its contract

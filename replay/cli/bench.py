@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replay.cli.judging import GATES, KEEPING, POLICY, foresee, options, policy_of, publish, words
-from replay.cli.output import aside, complain, note
+from replay.cli.output import aside, complain, note, tell_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,6 +71,7 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
 
     policy = policy_of(given, given["seed"])
     trace = traces.open(path, form=given["form"], lenient=given["lenient"])
+    tell_left_out(trace.findings)
     if given["out"]:
         make_room(given["out"], force=given["force"])
     jobs = () if given["jobs"] == "all" else words(given["jobs"])

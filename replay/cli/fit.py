@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from replay.cli.judging import words
-from replay.cli.output import note
+from replay.cli.output import note, tell_left_out
 
 __all__ = ["fit"]
 
@@ -36,6 +36,7 @@ def fit(path: str, out: str, detector: str, **given: Any) -> None:
     if not Path(out).parent.is_dir():
         raise UsageError(f"There is no folder {Path(out).parent}.", "make it")
     trace = traces.open(path, form=given["form"], lenient=given["lenient"])
+    tell_left_out(trace.findings)
     if given["jobs"] != "all":
         trace = trace.select(words(given["jobs"]))
     labels = LabelMap() if given["label_map"] is None else LabelMap.parse(given["label_map"])

@@ -117,7 +117,7 @@ GATES = (
         "--github",
         is_flag=True,
         envvar="GITHUB_ACTIONS",
-        help="Annotate the build with gates that are not met. On under GitHub Actions.",
+        help="Annotate the build with gates that failed. On under GitHub Actions.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
 )
@@ -197,7 +197,7 @@ def publish(score: Score, given: dict[str, Any], *, leaderboard: bool = False) -
         leaderboard: Best first, with intervals.
 
     Raises:
-        GateError: A gate is not met.
+        GateError: A gate failed.
         UsageError: A gate names what does not exist.
     """
     from replay import report
@@ -282,15 +282,15 @@ def enforce(results: Sequence[GateResult]) -> None:
     """Say how the gates stand.
 
     Raises:
-        GateError: One of them is not met.
+        GateError: One of them failed.
     """
     from replay.errors import GateError
 
     for result in results:
-        verdict = "met" if result.passed else "NOT met"
+        verdict = "passed" if result.passed else "FAILED"
         note(f"gate {verdict}: {result.detector}: {result.gate} ({result.message})")
     if failed := [result for result in results if not result.passed]:
-        raise GateError(f"{len(failed)} of {len(results)} gates are not met.")
+        raise GateError(f"{len(failed)} of {len(results)} gates failed.")
 
 
 def _configured() -> tuple[str, ...]:

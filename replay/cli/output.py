@@ -17,6 +17,8 @@ from replay.errors import ReplayError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from replay.traces.findings import Findings
+
 __all__ = [
     "as_json",
     "aside",
@@ -28,6 +30,7 @@ __all__ = [
     "print_table",
     "printable",
     "show_origin",
+    "tell_left_out",
     "writing",
 ]
 
@@ -97,6 +100,17 @@ def complain(error: ReplayError) -> None:
 def show_origin(error: BaseException) -> None:
     """Show how an error came about."""
     note("".join(traceback.format_exception(error)).rstrip())
+
+
+def tell_left_out(findings: Findings) -> None:
+    """List and count what a lenient reader left out; nothing where it left out nothing."""
+    if findings.errors:
+        for line in findings.lines():
+            note(line)
+        faults = "1 fault" if findings.errors == 1 else f"{findings.errors} faults"
+        note(
+            f"Because of {faults}, rows or jobs were left out (--lenient); the rest is what follows."
+        )
 
 
 def print_line(text: str) -> None:

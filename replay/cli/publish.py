@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from replay.cli.brokers import kafka_options, settings_of
 from replay.cli.judging import options as with_options
-from replay.cli.output import note, print_json, print_line
+from replay.cli.output import note, print_json, print_line, tell_left_out
 from replay.cli.serving import METRICS_OPTIONS, METRICS_WORDS, service
 from replay.cli.stopping import stoppable
 from replay.errors import TransportError
@@ -104,6 +104,7 @@ def publish(ctx: click.Context, /, **options: Any) -> None:
     if speed == "max" and settings.linger is None:
         settings = settings.but(linger=BULK_LINGER)
     trace = traces.open(config.path, form=config.format or None, lenient=config.lenient)
+    tell_left_out(trace.findings)
     chosen = trace.select(config.jobs) if config.jobs else trace
     timeline = Timeline.build(
         chosen,

@@ -15,7 +15,16 @@ from click.core import ParameterSource
 from replay.cli.brokers import kafka_options, through
 from replay.cli.judging import FAIL_IF, KEEPING, enforce, gates
 from replay.cli.judging import options as with_options
-from replay.cli.output import aside, command, complain, note, print_json, print_line, print_table
+from replay.cli.output import (
+    aside,
+    command,
+    complain,
+    note,
+    print_json,
+    print_line,
+    print_table,
+    tell_left_out,
+)
 from replay.cli.serving import LIVE_OPTIONS, LIVE_WORDS, METRICS_OPTIONS, METRICS_WORDS, service
 from replay.cli.stopping import stoppable
 from replay.errors import UsageError
@@ -168,11 +177,11 @@ def _terminal() -> bool:
 def _warn(replay: Replay) -> None:
     trace, facts = replay.trace, replay.timeline.facts
     note(f"{trace.source}: {trace.form}, {len(trace)} jobs, {trace.events.num_rows} alerts")
-    if trace.findings.errors:  # what a lenient reader left out is always told
-        for line in trace.findings.lines():
-            note(line)
-    elif trace.findings.warnings:
-        note(f"{trace.findings.warnings} warnings; see: {command('validate', trace.source)}")
+    tell_left_out(trace.findings)
+    if trace.findings.warnings and not trace.findings.errors:
+        whole = " about the whole trace" if replay.config.jobs else ""
+        see = command("validate", trace.source)
+        note(f"{trace.findings.warnings} warnings{whole}; see: {see}")
     if facts.left_out:
         note(f"{facts.left_out} alerts are left out by the filters")
     if facts.left_out and not len(replay.timeline):

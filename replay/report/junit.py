@@ -73,7 +73,7 @@ def _attribute(text: str) -> str:
 
 
 def github_annotations(results: Sequence[GateResult]) -> list[str]:
-    """Workflow commands that mark gates which were not met as errors of the build."""
+    """Workflow commands that mark gates which failed as errors of the build."""
     return [
         f"::error title={_property(f'{result.detector}: {result.gate}')}::{_data(result.message)}"
         for result in results

@@ -20,10 +20,10 @@ def markdown(score: Score, results: Sequence[GateResult] = ()) -> str:
     parts = [markdown_table(table(score))]
     if results:
         failed = sum(not result.passed for result in results)
-        parts.append(f"**Gates: {len(results) - failed} met, {failed} not met**\n")
+        parts.append(f"**Gates: {len(results) - failed} passed, {failed} failed**\n")
         parts.append(
             "".join(
-                f"- {'met' if result.passed else '**not met**'}: {_text(result.detector)}: "
+                f"- {'passed' if result.passed else '**failed**'}: {_text(result.detector)}: "
                 f"{_text(result.gate)} ({_text(result.message)})\n"
                 for result in results
             )

@@ -80,9 +80,9 @@ def _gates(results: Sequence[GateResult]) -> Iterator[str]:
     if not results:
         return
     failed = sum(not result.passed for result in results)
-    yield f"<h2>Gates: {len(results) - failed} met, {failed} not met</h2>\n<ul>\n"
+    yield f"<h2>Gates: {len(results) - failed} passed, {failed} failed</h2>\n<ul>\n"
     for result in results:
-        mark, word = ("", "met") if result.passed else (' class="failed"', "not met")
+        mark, word = ("", "passed") if result.passed else (' class="failed"', "failed")
         text = f"{word}: {result.detector}: {result.gate} ({result.message})"
         yield f"<li{mark}>{escape(text)}</li>\n"
     yield "</ul>\n"

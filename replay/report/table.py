@@ -183,6 +183,8 @@ def _notes(score: Score, shown: tuple[str, ...], *, leaderboard: bool) -> Iterat
             if key in scored.intervals
         }
         found = [f"{name} {share:.2%}" for name, share in shares.items() if share > 0]
+        if len(shares) > 2 and len(set(shares.values())) == 1:
+            found = [f"{share:.2%} for all" for share in set(shares.values()) if share > 0]
         if found:
             yield f"{key} is undefined in some of the resamples: {', '.join(found)}"
     for name, scored in score.detectors.items():
@@ -223,7 +225,14 @@ def crash(scored: DetectorScore, jobs: int) -> str:
     )
 
 
+_OUTSIDE = {
+    "unlabelled_raised": "nodes that alert but have no label",
+    "phantom_raised": "nodes that their job does not have, as the log names them",
+    "ignored_raised": "nodes whose label is ignored",
+}
+
+
 def _outside(scored: DetectorScore) -> str:
-    kinds = ("unlabelled_raised", "phantom_raised", "ignored_raised")
-    found = [f"{kind} {scored.metrics[kind]}" for kind in kinds if scored.metrics[kind]]
-    return f" ({', '.join(found)})" if found else ""
+    found = [f"{kind} {scored.metrics[kind]}" for kind in _OUTSIDE if scored.metrics[kind]]
+    said = "; ".join(what for kind, what in _OUTSIDE.items() if scored.metrics[kind])
+    return f" ({', '.join(found)}: {said})" if found else ""

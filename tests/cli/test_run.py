@@ -194,11 +194,11 @@ def test_gates_may_stand_in_the_file_or_on_the_line(call, culprit, tmp_path):
     quick = ("run", culprit, "-d", BURST, "--no-baselines", "-q")
     code, _, err = call(*quick)
     assert code == 4
-    assert "gate NOT met" in err
-    assert "1 of 1 gates are not met" in err
+    assert "gate FAILED" in err
+    assert "1 of 1 gates failed" in err
     code, _, err = call(*quick, "--fail-if", "f1 < 0.5")
     assert code == 0
-    assert "gate met: " in err
+    assert "gate passed: " in err
 
 
 def test_how_late_alerts_left_is_part_of_a_paced_score(call, culprit):

@@ -204,3 +204,28 @@ def test_debug_shows_how_an_error_came_about_and_changes_nothing_else(
         assert "Traceback" not in plain[2]
         assert "Traceback" in told[2]
         assert plain[2].splitlines()[-1] == told[2].splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "{trace}", "--speed", "max", "-d", "burst"),
+        ("bench", "{trace}", "--workers", "1", "-d", "burst"),
+    ],
+)
+def test_what_a_lenient_reader_leaves_out_is_listed_and_counted(call, tmp_path, words):
+    job = tmp_path / "Job1"
+    job.mkdir()
+    times = {"start_time": "1969-10-15 13:49:13", "end_time": "1969-10-15 14:49:13"}
+    labels = {"ip_status": {"n1": "hang", "n2": "normal"}}
+    about = {"job_id": "Job1", **times, "gpu_generation": "Hopper", **labels}
+    (job / "meta.json").write_text(json.dumps(about))
+    rows = ["ip,event_time,event", "n1,1969-10-15 13:50:00,x", "n1,noon,x", "n2"]
+    (job / "event_report.csv").write_text("\n".join(rows) + "\n")
+    words = [word.format(trace=tmp_path) for word in words]
+    assert call(*words)[0] == 3
+    code, _, err = call(*words, "--lenient")
+    assert code == 0, err
+    assert "event_report.csv:3" in err
+    assert "event_report.csv:4" in err
+    assert "Because of 2 faults, rows or jobs were left out (--lenient)" in err

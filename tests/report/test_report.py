@@ -123,7 +123,8 @@ def test_notes_on_blame_outside_the_population():
     settings = SETTINGS | {"comparable": False, "hold_s": 30.0, "grace_s": 60.0}
     shown = table(Score({"x": scored(metrics)}, settings))
     assert shown.title.endswith("policy ever, hold 30 s, grace 60 s (filtered: not comparable)")
-    assert "x: precision_strict 0.500 (phantom_raised 3, ignored_raised 1)" in shown.notes
+    (note,) = [note for note in shown.notes if "precision_strict" in note]
+    assert note.startswith("x: precision_strict 0.500 (phantom_raised 3, ignored_raised 1: nodes")
     assert "verdicts after a job's end are not counted: x 2" in shown.notes
     assert "verdicts before a job's start are not counted: x 1" in shown.notes
 
@@ -193,7 +194,7 @@ def test_a_page_holds_everything_and_runs_nothing():
     assert name in page.cells
     assert "0.5000.250 to 0.750" in page.cells
     assert any("gpu_generation <b>" in cell for cell in page.cells)
-    assert f"not met: {name}: f1 < 0.8 (f1 is 0.5)" in page.cells
+    assert f"failed: {name}: f1 < 0.8 (f1 is 0.5)" in page.cells
 
 
 def test_junit_takes_any_name():

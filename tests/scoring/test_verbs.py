@@ -174,10 +174,10 @@ def test_gates_met_and_not_met(scored, stored):
     gates = ("--fail-if", "x: f1 < 0.4", "--fail-if", "precision < 0.9", "--fail-if", "y: mrr >= 2")
     code, _, err = scored(*gates, *files, "--github")
     assert code == 4
-    assert "2 of 4 gates are not met" in err
-    assert "gate met: x: f1 < 0.4 (f1 is 0.5)" in err
+    assert "2 of 4 gates failed" in err
+    assert "gate passed: x: f1 < 0.4 (f1 is 0.5)" in err
     assert (
-        "gate NOT met: y: precision < 0.9 (precision is undefined: no labelled node was raised)"
+        "gate FAILED: y: precision < 0.9 (precision is undefined: no labelled node was raised)"
         in err
     )
     assert "::error title=x%3A precision < 0.9::precision is 0.5" in err
@@ -190,8 +190,8 @@ def test_gates_met_and_not_met(scored, stored):
     assert ("x", "precision < 0.9", 1) in cases
     text = (stored / "score.md").read_text()
     assert "| detector | precision |" in text
-    assert "**Gates: 2 met, 2 not met**" in text
-    assert "Gates: 2 met, 2 not met" in (stored / "score.html").read_text()
+    assert "**Gates: 2 passed, 2 failed**" in text
+    assert "Gates: 2 passed, 2 failed" in (stored / "score.html").read_text()
 
 
 def test_gates_of_the_settings_file(scored, tmp_path, monkeypatch):
