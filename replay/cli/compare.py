@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -40,17 +41,21 @@ def compare(a: str, b: str, pairs: tuple[str, ...], metrics: str, *, as_json: bo
     left, right = Score.read(a), Score.read(b)
     chosen = _pairs(left, right, pairs)
     compared = [compare_pair(left, right, *pair) for pair in chosen]
-    for line in (*_differences(left, right), *_crashes(left, right, chosen)):
+    differences = (*_differences(left, right), *_asked_otherwise(a, b, chosen))
+    for line in (*differences, *_crashes(left, right, chosen)):
         note(line)
     known = {key for each in compared for key in each.deltas}
     shown = metrics_of(metrics, known) or HEADLINE
     if as_json:
         print_json({"schema": 1, "comparisons": [each.document() for each in compared]})
         return
-    for number, each in enumerate(compared):
+    same = [each.a for each in compared if each.same and not pairs]
+    for number, each in enumerate(each for each in compared if each.a not in same):
         if number:
             print_line("")
         show(comparison_table(each, shown))
+    if same:
+        print_line(f"the same in both runs: {', '.join(same)}")
     less = [key for key in shown if lower_is_better(key)]
     if less:
         note(f"less is better: {', '.join(less)}")
@@ -69,6 +74,32 @@ def _pairs(left: Score, right: Score, texts: tuple[str, ...]) -> list[tuple[str,
     if len(left.detectors) == len(right.detectors) == 1:
         return [(next(iter(left.detectors)), next(iter(right.detectors)))]
     raise UsageError("The two runs have no detector of the same name.", "--pair A=B")
+
+
+def _asked_otherwise(a: str, b: str, pairs: list[tuple[str, str]]) -> list[str]:
+    """Detectors that were given other options in the one run than in the other."""
+    asked = [_asked(a), _asked(b)]
+    return [
+        f"{first} was asked for as {asked[0][first]} in A, as {asked[1][second]} in B"
+        for first, second in pairs
+        if first in asked[0] and second in asked[1] and asked[0][first] != asked[1][second]
+    ]
+
+
+def _asked(run: str) -> dict[str, str]:
+    """Detector → how it was asked for, as far as the run's folder tells."""
+    from replay.config import load
+    from replay.errors import ReplayError
+    from replay.plugins import parse_detectors
+
+    config = Path(run) / "config.toml"
+    if not config.is_file():
+        return {}
+    try:
+        texts = load({}, {}, config.parent, config)[0].detector
+        return {spec.name: text for spec, text in zip(parse_detectors(texts), texts, strict=True)}
+    except ReplayError:  # of another version, or a plug-in that is not here: nothing to tell
+        return {}
 
 
 def _crashes(left: Score, right: Score, pairs: list[tuple[str, str]]) -> list[str]:

@@ -168,25 +168,29 @@ class _Hand:
 def _work(order: Order, number: int, mouth: connection.Connection) -> None:
     """Be one worker."""
 
+    def deaf() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     def stop(*_: object) -> None:
         if worker is None:  # still on the way to its broker
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            deaf()
             raise KeyboardInterrupt
         worker.stop()
 
     worker: Worker | None = None
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    try:
-        worker = worker_of(order, lambda text: note(f"worker {number}: {text}"))
-        with aside(), _telling(worker, mouth) if order.tells else contextlib.nullcontext():
-            work = worker.run()
-        mouth.send((work, True))
-    except KeyboardInterrupt:
-        mouth.send(None)
-    except ReplayError as error:
-        mouth.send(error)
+    word: tuple[Work, bool] | ReplayError | None = None
+    with contextlib.suppress(KeyboardInterrupt):  # wherever it strikes, on the way or in trouble
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        try:
+            worker = worker_of(order, lambda text: note(f"worker {number}: {text}"))
+            with aside(), _telling(worker, mouth) if order.tells else contextlib.nullcontext():
+                word = worker.run(), True
+        except ReplayError as error:
+            word = error
+        deaf()
+    mouth.send(word)
 
 
 @contextlib.contextmanager

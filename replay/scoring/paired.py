@@ -99,6 +99,12 @@ class Comparison:
     only_b: int
     mcnemar_p: float
 
+    @property
+    def same(self) -> bool:
+        """Whether no metric and no job tells them apart."""
+        apart = self.wins or self.losses or self.only_a or self.only_b
+        return not apart and all(delta.a == delta.b for delta in self.deltas.values())
+
     def document(self) -> dict[str, Any]:
         """The comparison by name."""
         return {

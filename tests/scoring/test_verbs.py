@@ -290,6 +290,27 @@ def test_compare_two_runs(two_runs, call):
     assert "less is better: latency_job_alert_p50_all" in err
 
 
+def test_compare_folds_what_is_the_same(two_runs, call):
+    code, out, _ = call("compare", two_runs[0], two_runs[0])
+    assert code == 0
+    assert out == "the same in both runs: x, y\n"
+    code, out, _ = call("compare", two_runs[0], two_runs[0], "--pair", "x=x")
+    assert "A = x, B = x" in out
+
+
+def test_compare_says_which_options_differ(two_runs, call):
+    for folder, options in zip(two_runs, ("", ":threshold=4"), strict=True):
+        text = f'detector = ["burst{options}", "no-such-plug-in"]'
+        (folder / "config.toml").write_text(text)
+    assert "asked for" not in call("compare", *two_runs)[2]  # nothing can be told of them
+    for folder, options in zip(two_runs, ("", ":threshold=4"), strict=True):
+        (folder / "config.toml").write_text(f'detector = ["burst{options}"]')
+        file = folder / "score.json"
+        file.write_text(file.read_text().replace('"x"', '"burst"'))
+    _, _, err = call("compare", *two_runs)
+    assert "burst was asked for as burst in A, as burst:threshold=4 in B" in err
+
+
 def test_compare_detectors_of_one_run(two_runs, call):
     code, out, _ = call("compare", two_runs[0], two_runs[0], "--pair", "x=y", "--json")
     assert code == 0
