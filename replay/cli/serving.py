@@ -303,7 +303,7 @@ def sentences(live: Mapping[str, Any]) -> Iterator[str]:
     ) + (f"; left out: {left}" if left else "")
     words = {
         "rule_s": ("rule", "trace s"),
-        "grid_s": ("grid", "trace s"),
+        "grid_s": ("waiting", "trace s"),
         "delivery_wall_s": ("delivery", "wall s"),
     }
     parts = [
@@ -313,3 +313,4 @@ def sentences(live: Mapping[str, Any]) -> Iterator[str]:
     ]
     if parts:
         yield "median delays of its blames: " + ", ".join(parts)
+    yield "the Prometheus that you started is still running; it is no longer needed for this"

@@ -174,15 +174,15 @@ class Watch(Observer):
 
 
 def clock(seconds: float) -> str:
-    """Trace seconds as hours, minutes and seconds.
+    """Trace seconds as hours, minutes and seconds, to a thousandth.
 
     Examples:
         >>> clock(754), clock(-3.5), clock(90061.25)
         ('0:12:34', '-0:00:03.5', '25:01:01.25')
 
     """
-    whole, rest = divmod(round(abs(seconds) * 1e9), 10**9)
-    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    whole, rest = divmod(round(abs(seconds) * 1e3), 1000)
+    fraction = f".{rest:03d}".rstrip("0") if rest else ""
     sign = "-" if seconds < 0 else ""
     return f"{sign}{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}{fraction}"
 
