@@ -45,10 +45,15 @@ class Serial(Executor):
         return future
 
 
-def processes(workers: int) -> Executor:
-    """A pool of processes on this machine; for one worker, this very process."""
+@contextlib.contextmanager
+def processes(workers: int) -> Iterator[Executor]:
+    """A pool of processes on this machine; for one worker, this very process.
+
+    An interrupt ends them at once: nobody waits for what they have in hand.
+    """
     if workers == 1:
-        return Serial()
+        yield Serial()
+        return
     import multiprocessing  # noqa: PLC0415 - only where there are processes to start
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - likewise
 
@@ -56,7 +61,13 @@ def processes(workers: int) -> Executor:
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     context.set_forkserver_preload(PRELOAD)
-    return ProcessPoolExecutor(workers, mp_context=context)
+    with ProcessPoolExecutor(workers, mp_context=context) as executor:
+        try:
+            yield executor
+        except KeyboardInterrupt:
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
 
 
 @contextlib.contextmanager

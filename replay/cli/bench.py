@@ -12,11 +12,13 @@ import click
 
 from replay.cli.judging import GATES, KEEPING, POLICY, foresee, options, policy_of, publish, words
 from replay.cli.output import aside, complain, note, tell_left_out
+from replay.cli.stopping import stoppable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from replay.bench import Task
+    from replay.cli.stopping import Stop
     from replay.traces import Trace
 
 __all__ = ["bench"]
@@ -80,7 +82,7 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
         names = _detectors(given["detectors"], baselines=given["baselines"])
         judged = [*(spec.name for spec in parse_detectors(names)), TOKEN_MEMORY]
     foresee(given, chosen, judged, policy)
-    with _progress(chosen) as done, aside():
+    with _interruptible(), _progress(chosen) as done, aside():
         found = run(
             chosen,
             names,
@@ -104,6 +106,20 @@ def bench(ctx: click.Context, /, path: str, **given: Any) -> None:
         publish(found.score, given, leaderboard=True)
     if found.failures:
         ctx.exit(6)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end it, workers and all, without a result."""
+
+    def asked(_: Stop) -> None:
+        raise KeyboardInterrupt
+
+    with stoppable(asked) as stop:
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(stop.exit_code or 130) from None
 
 
 def _pool(scheduler: str | None, workers: int | None) -> Callable[[], Any]:

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -380,7 +381,7 @@ def test_verb_with_gates_and_json(stored, call):
     document = json.loads(out)
     assert list(document["detectors"]) == ["first-alert", TOKEN_MEMORY]
     assert document["gates"][0]["passed"] is False
-    assert "1 of 1 gates are not met" in err
+    assert "1 of 1 gates failed" in err
 
 
 def test_verb_on_some_jobs_is_not_comparable(stored, call):
@@ -422,3 +423,26 @@ def test_verb_over_processes(stored, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "first-alert" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_signal_ends_the_workers_too(trace, stored, tmp_path, workers, number):
+    (tmp_path / "stuck.py").write_text(
+        "import threading\n"
+        "from replay.api import Detector\n"
+        "class Stuck(Detector):\n"
+        "    def observe(self, alert):\n"
+        "        print('stuck', flush=True)\n"
+        "        threading.Event().wait()\n"
+    )
+    words = ["bench", stored, "-d", f"{tmp_path}/stuck.py:Stuck", "--no-baselines"]
+    words += ["--jobs", trace.job_ids[0]]  # then no worker is still being started
+    with subprocess.Popen(
+        [sys.executable, "-m", "replay", *words, "--workers", workers], stderr=subprocess.PIPE
+    ) as process:
+        assert b"stuck\n" in iter(process.stderr.readline, b"")
+        process.send_signal(number)
+        told = process.stderr.read()  # ends when the last worker has closed it
+    assert process.returncode == 128 + number
+    assert b"Traceback" not in told
