@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from detectors.windows import Onset
-    from replay.api import Alert, Job, Verdict
+    from replay.api import Alert, AlertBatch, Job, Verdict
 
 __all__ = ["DistinctKinds", "Tolerance"]
 
@@ -183,6 +183,14 @@ class DistinctKinds(Detector):
         """Take the alert down; whether it is its node's own shows later."""
         if self._onsets.add(alert):
             self.wake_at = self._onsets.due
+        return ()
+
+    def observe_batch(self, batch: AlertBatch) -> Iterable[Verdict]:
+        """Take the alerts down; whether they are their nodes' own shows later."""
+        add = self._onsets.add
+        for alert in batch.alerts:
+            add(alert)
+        self.wake_at = self._onsets.due
         return ()
 
     def advance(self, now: float) -> Iterable[Verdict]:

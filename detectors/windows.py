@@ -40,10 +40,11 @@ class Lately:
 
     """
 
-    __slots__ = ("_newest", "_window")
+    __slots__ = ("_newest", "_oldest", "_window")
 
     def __init__(self, window: float) -> None:
         self._window = window
+        self._oldest = -math.inf  # nobody did it earlier; may be behind
         self._newest: OrderedDict[str, float] = OrderedDict()  # oldest first
 
     def add(self, node: str, at: float) -> bool:
@@ -54,8 +55,10 @@ class Lately:
             return False
         newest[node] = at
         newest.move_to_end(node)
-        while newest[next(iter(newest))] < before:
-            newest.popitem(last=False)
+        if self._oldest < before:
+            while (oldest := newest[next(iter(newest))]) < before:
+                newest.popitem(last=False)
+            self._oldest = oldest
         return last is None or last < before
 
     def forget(self, now: float) -> None:
