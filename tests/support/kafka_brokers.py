@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import socket
@@ -88,8 +89,10 @@ class Broker:
         self.process.send_signal(number)
 
     def freeze(self) -> None:
-        """Stop answering, keep connections open."""
+        """Stop answering, keep connections open; it has stopped when this returns."""
         self.signal(signal.SIGSTOP)
+        assert self.process is not None
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def thaw(self) -> None:
         """Answer again."""
