@@ -475,7 +475,7 @@ class _Truth:
         """The scores so far, and how soon faulty nodes were blamed."""
         from dataclasses import replace  # noqa: PLC0415 - only who asks pays for scoring
 
-        from replay.scoring import score  # noqa: PLC0415
+        from replay.scoring import score  # noqa: PLC0415 - likewise
 
         ask = self._metrics._standing  # noqa: SLF001 - the two are one
         if ask is None:
@@ -513,8 +513,8 @@ class _Truth:
 def _latencies(standing: Standing) -> dict[str, list[float]]:
     """Detector → trace seconds from the job's first alert to each faulty node's blame."""
     from replay.scoring.delay import Delays  # noqa: PLC0415 - only who asks pays for scoring
-    from replay.scoring.intervals import judge, rows_by_detector  # noqa: PLC0415
-    from replay.scoring.truth import Truth  # noqa: PLC0415
+    from replay.scoring.intervals import judge, rows_by_detector  # noqa: PLC0415 - likewise
+    from replay.scoring.truth import Truth  # noqa: PLC0415 - likewise
 
     trace, log, policy, detectors = standing
     truth = Truth.of(trace, policy.labels, None)

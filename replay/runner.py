@@ -32,6 +32,7 @@ from replay.scoring import (
     Policy,
     Score,
     VerdictLog,
+    blank,
     check,
     keep,
     onsets_beside,
@@ -321,12 +322,7 @@ class Replay:
             gates = [gate for gate in gates if not gate.is_of_the_wall]
         if not gates:
             return
-        trace, log, policy, names = self.standing()
-        onsets = onsets_beside(trace.source)
-        check(
-            score(trace, log, policy=replace(policy, resamples=0), detectors=names, onsets=onsets),
-            gates,
-        )
+        check(blank(self.trace, self._names, self._policy), gates)
 
     @property
     def _names(self) -> list[str]:

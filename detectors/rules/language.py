@@ -321,8 +321,9 @@ def _refuse_tokens(tokens: list[Token]) -> None:
 def _prepare(text: str, tokens: list[Token]) -> tuple[str, list[int]]:
     """Make a text that the parser reads right.
 
-    Strings are written anew with plain escapes, and durations that are computed with their result. A number after ``@`` becomes its place in the
-    list returned, because the parser dies on times before 1970.
+    Strings are written anew with plain escapes, and durations that are computed with their
+    result. A number after ``@`` becomes its place in the list returned, because the parser dies
+    on times before 1970.
     """
     out: list[str] = []
     times: list[int] = []

@@ -233,8 +233,6 @@ def foresee(given: dict[str, Any], trace: Trace, detectors: Sequence[str], polic
     Raises:
         UsageError: A gate or a column names what does not exist, or a file cannot be written.
     """
-    from dataclasses import replace
-
     from replay import scoring
     from replay.errors import UsageError
 
@@ -242,14 +240,7 @@ def foresee(given: dict[str, Any], trace: Trace, detectors: Sequence[str], polic
         if path.is_dir() or not path.parent.is_dir():
             why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
             raise UsageError(f"{path} cannot be written: {why}.")
-    log = scoring.VerdictLog.of(trace, [], detectors)
-    blank = scoring.score(
-        trace,
-        log,
-        policy=replace(policy, resamples=0),
-        detectors=detectors,
-        onsets=scoring.onsets_beside(trace.source),
-    )
+    blank = scoring.blank(trace, detectors, policy)
     _metrics(blank, given["metrics"])
     _gates_of(blank, given)
 

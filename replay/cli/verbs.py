@@ -47,7 +47,7 @@ class Verbs(click.Group):
         """Names of the verbs, in the order they are used in; those of plug-ins follow."""
         return [*VERBS, *_plugged()]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Import one verb, ours or a plug-in's; None where there is none."""
         if cmd_name in VERBS:
             module, attribute, _ = VERBS[cmd_name]
@@ -74,7 +74,7 @@ class Verbs(click.Group):
             )
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """List the verbs from the table, so that help imports nothing."""
         with formatter.section("Commands"):
             ours = [(name, line) for name, (_, _, line) in VERBS.items()]
@@ -118,16 +118,15 @@ def run_verb(arguments: list[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except ReplayError as error:
-        if debug:
-            show_origin(error)
-        note(f"alert-replay: {error}")
-        return error.exit_code
     except Exception as error:  # noqa: BLE001 - a sentence, unless more is asked for
         if debug:
             show_origin(error)
-        note(f"alert-replay: {_unforeseen(error)}")
-        return 1
+        if isinstance(error, ReplayError):
+            sentence, code = str(error), error.exit_code
+        else:
+            sentence, code = _unforeseen(error), 1
+        note(f"alert-replay: {sentence}")
+        return code
     return code if isinstance(code, int) else 0
 
 

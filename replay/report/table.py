@@ -183,8 +183,8 @@ def _notes(score: Score, shown: tuple[str, ...], *, leaderboard: bool) -> Iterat
             if key in scored.intervals
         }
         found = [f"{name} {share:.2%}" for name, share in shares.items() if share > 0]
-        if len(shares) > 2 and len(set(shares.values())) == 1:
-            found = [f"{share:.2%} for all" for share in set(shares.values()) if share > 0]
+        if len(found) > 2 and len({*shares.values()}) == 1:
+            found = [f"{next(iter(shares.values())):.2%} for all"]
         if found:
             yield f"{key} is undefined in some of the resamples: {', '.join(found)}"
     for name, scored in score.detectors.items():

@@ -17,11 +17,12 @@ from replay.scoring.cost import cost
 from replay.scoring.curves import amoc, delay_curves
 from replay.scoring.delay import Delays, delay
 from replay.scoring.intervals import judge, rows_by_detector
+from replay.scoring.log import VerdictLog
 from replay.scoring.policy import Policy
 from replay.scoring.ranking import ranking
 from replay.scoring.resampling import Interval, Resampling
 from replay.scoring.sheet import Groups, Number, Sheet
-from replay.scoring.truth import Truth, data_hash
+from replay.scoring.truth import Truth, data_hash, onsets_beside
 from replay.scoring.wall import publish_lag, wall
 
 if TYPE_CHECKING:
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
 
     from replay.errors import DetectorError
     from replay.scoring.intervals import Blame, Rows
-    from replay.scoring.log import VerdictLog
     from replay.scoring.truth import Onsets
     from replay.traces import Trace
 
-__all__ = ["SCHEMA", "DetectorScore", "Score", "Stratum", "score", "with_infinity"]
+__all__ = ["SCHEMA", "DetectorScore", "Score", "Stratum", "blank", "score", "with_infinity"]
 
 SCHEMA = 1
 
@@ -190,6 +190,17 @@ class Score:
             raise TraceError(
                 "not a score", str(file), remedy="the score.json that a run wrote"
             ) from error
+
+
+def blank(trace: Trace, detectors: Sequence[str], policy: Policy) -> Score:
+    """The score of detectors that have said nothing yet: every metric's name, at little cost."""
+    return score(
+        trace,
+        VerdictLog.of(trace, [], detectors),
+        policy=replace(policy, resamples=0),
+        detectors=detectors,
+        onsets=onsets_beside(trace.source),
+    )
 
 
 def score(

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+import stuck
 
 BURST = "burst:threshold=3,window=20"
 
@@ -283,16 +284,8 @@ def test_a_signal_gives_a_partial_result(culprit, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_ends_at_once(culprit, tmp_path, number):
-    (tmp_path / "stuck.py").write_text(
-        "import threading\n"
-        "from replay.api import Detector\n"
-        "class Stuck(Detector):\n"
-        "    def observe(self, alert):\n"
-        "        print('stuck', flush=True)\n"
-        "        threading.Event().wait()\n"
-    )
-    words = ["run", culprit, "-d", f"{tmp_path}/stuck.py:Stuck", "--no-baselines"]
+def test_a_second_signal_ends_at_once(culprit, number):
+    words = ["run", culprit, "-d", f"{stuck.__file__}:Stuck", "--no-baselines"]
     with subprocess.Popen(
         [sys.executable, "-m", "replay", *words], stderr=subprocess.PIPE
     ) as process:

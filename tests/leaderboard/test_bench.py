@@ -13,6 +13,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import replace
 
 import pytest
+import stuck
 
 from replay import traces
 from replay.api import Verdict
@@ -427,16 +428,8 @@ def test_verb_over_processes(stored, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_signal_ends_the_workers_too(trace, stored, tmp_path, workers, number):
-    (tmp_path / "stuck.py").write_text(
-        "import threading\n"
-        "from replay.api import Detector\n"
-        "class Stuck(Detector):\n"
-        "    def observe(self, alert):\n"
-        "        print('stuck', flush=True)\n"
-        "        threading.Event().wait()\n"
-    )
-    words = ["bench", stored, "-d", f"{tmp_path}/stuck.py:Stuck", "--no-baselines"]
+def test_a_signal_ends_the_workers_too(trace, stored, workers, number):
+    words = ["bench", stored, "-d", f"{stuck.__file__}:Stuck", "--no-baselines"]
     words += ["--jobs", trace.job_ids[0]]  # then no worker is still being started
     with subprocess.Popen(
         [sys.executable, "-m", "replay", *words, "--workers", workers], stderr=subprocess.PIPE
