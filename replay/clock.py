@@ -281,7 +281,7 @@ class Clock:
         self, wall: Wall, replay_ns: int = 0, speed: float = 1.0, *, paused: bool = False
     ) -> None:
         self._wall = wall
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may interrupt a change and read
         self.segment = Segment(wall.monotonic_ns(), replay_ns, ratio(speed), paused)
         self.segments = [self.segment]
         self.generation = 0
@@ -298,8 +298,8 @@ class Clock:
 
     def now_ns(self) -> int:
         """Replay time now."""
-        wall_ns = self._wall.monotonic_ns()  # first: a segment that is newer than it is no harm
-        return self.segment.at(wall_ns)
+        with self._lock:  # a change under way has read wall time already
+            return self.segment.at(self._wall.monotonic_ns())
 
     def due_ns(self, replay_ns: int) -> int:
         """The monotonic time at which replay time will be this far, if nothing changes."""
