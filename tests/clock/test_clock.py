@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
 from fractions import Fraction
 
@@ -90,6 +91,16 @@ def test_a_jump_goes_anywhere_and_a_slip_is_not_kept():
     assert (clock.now_ns(), clock.generation, len(clock.segments)) == (-7, 2, 2)
 
 
+@pytest.fixture
+def restless():
+    """Threads take turns so often that each is interrupted everywhere."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
 def test_readers_on_other_threads_see_time_that_never_goes_back():
     wall = ManualClock()
     wall.monotonic_ns = itertools.count(1).__next__  # many threads may read it
