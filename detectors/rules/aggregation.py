@@ -5,17 +5,18 @@ Formulas follow Prometheus's ``promql/engine.go``, of 2.42 for the dialect ``pro
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from detectors.rules import sums
+from detectors.rules import sums, tables
 from detectors.rules.errors import EvaluationError
 from detectors.rules.functions import format_value
-from detectors.rules.labels import METADATA, Labels, keep, make, without
-from detectors.rules.series import Vector
+from detectors.rules.labels import METADATA, Labels, make
+from detectors.rules.vectors import Runs, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,10 +50,7 @@ class Groups:
         leave_out: bool,
     ) -> None:
         names = METADATA.union(grouping) if leave_out else frozenset(grouping)
-        keys = _keys(series, names, leave_out=leave_out)
-        self.labels = sorted(set(keys))
-        number = dict(zip(self.labels, range(len(self.labels)), strict=True))
-        self.of = np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))
+        self.labels, self.of = tables.grouped(series, names, leave_out=leave_out)
 
     @cached_property
     def members(self) -> list[NDArray[np.int64]]:
@@ -60,23 +58,6 @@ class Groups:
         order = np.argsort(self.of, kind="stable")
         begins = np.searchsorted(self.of[order], np.arange(len(self.labels)))
         return np.split(order, begins)[1:]
-
-
-def _keys(series: Sequence[Labels], names: frozenset[str], *, leave_out: bool) -> list[Labels]:
-    """What is left of each label set; column by column where all have the same labels."""
-    if len(set(map(len, series))) == 1:
-        columns = list(zip(*series, strict=True))
-        layout = [{name for name, _ in set(column)} for column in columns]
-        if all(len(here) == 1 for here in layout):
-            kept = [
-                column
-                for column, (name,) in zip(columns, layout, strict=True)
-                if (name in names) != leave_out
-            ]
-            return list(zip(*kept, strict=True)) if kept else [()] * len(series)
-    if leave_out:
-        return [without(labels, names) for labels in series]
-    return [keep(labels, names) for labels in series]
 
 
 def _stacked(vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], Floats]) -> Floats:
@@ -98,64 +79,107 @@ def _stacked(vector: Vector, groups: Groups, combine: Callable[[Floats, Mask], F
 
 def _sum(vector: Vector, groups: Groups, *, old: bool) -> Floats:
     """Sums, series by series; zeros change nothing and are skipped."""
-    steps, size = vector.values.shape[1], len(groups.labels)
-    longest = int(np.bincount(groups.of).max(initial=0))
-    if not old and longest * _LAYER < vector.values.size:
-        return _sum_in_layers(vector, groups)
-    place = np.flatnonzero((vector.values != 0) & vector.present)
-    row, step = np.divmod(place, max(steps, 1))
-    values = vector.values.reshape(-1)[place]
-    cell = groups.of[row] * steps + step
-    if old:  # bincount adds in order, plainly
-        return np.bincount(cell, values, size * steps).reshape(size, steps).astype(np.float64)
-    order = _stable(step) if size == 1 else _by_cell(groups.of[row], step)
-    cell, values = cell[order], values[order]
-    begins = np.flatnonzero(np.diff(cell, prepend=-1))
-    sizes = np.diff(begins, append=len(cell))
-    rank = np.arange(len(cell)) - np.repeat(begins, sizes)
+    row, step = np.nonzero((vector.values != 0) & vector.present)
+    shape = len(groups.of), vector.steps
+    runs = Runs.of_cells(shape, row, step, vector.values[row, step])
+    return _sum_of_runs(runs, groups, old=old).values
+
+
+_LAYER = 200
+"""Cells whose work takes as long as to begin with a further layer of them."""
+
+
+def _sum_of_runs(runs: Runs, groups: Groups, *, old: bool) -> Runs:
+    """Sum what there is, series by series."""
+    shape = size, steps = len(groups.labels), runs.shape[1]
+    row, step, value = runs.cells()
+    group = groups.of[row]
+    largest = int(np.bincount(groups.of).max(initial=0))
+    if old or largest * _LAYER < len(row):
+        place = group * steps + step
+        if old:  # bincount adds in order, plainly
+            totals = np.bincount(place, value, size * steps).astype(np.float64)
+        else:
+            totals = _sum_in_layers(row, place, value, groups, size * steps)
+        there = np.zeros(size * steps, bool)
+        there[place] = True
+        return Runs.of_cells(shape, *np.nonzero(there.reshape(shape)), totals[there])
+    order = _stable(step) if size == 1 else _by_cell(group, step)
+    group, step, value = group[order], step[order], value[order]
+    begins = np.flatnonzero(np.diff(group * steps + step, prepend=-1))
+    return Runs.of_cells(shape, group[begins], step[begins], _totals(value, begins))
+
+
+def _sum_in_layers(
+    row: NDArray[np.int64], place: NDArray[np.int64], value: Floats, groups: Groups, size: int
+) -> Floats:
+    """The first series of all groups, then the second ones, and so on.
+
+    Args:
+        row: int64[c], ascending: the series of each value.
+        place: int64[c]: which sum each value is part of.
+        value: float64[c].
+        groups: Of the series.
+        size: How many sums.
+    """
+    rank = np.empty(len(groups.of), np.int64)
+    for members in groups.members:
+        rank[members] = np.arange(len(members))
+    layer = rank[row]
+    order = _stable(layer)
+    place, value = place[order], value[order]
+    edges = np.concatenate([[0], np.cumsum(np.bincount(layer))]).tolist()
+    high, low = np.zeros(size), np.zeros(size)
+    for begin, end in pairwise(edges):
+        where, added = place[begin:end], value[begin:end]  # no sum comes twice in a layer
+        before = high[where]
+        after = before + added
+        low[where] += sums.lost_in(before, added, after)
+        high[where] = after
+    return np.where(np.isinf(high), high, high + low)
+
+
+def _totals(values: Floats, begins: NDArray[np.int64]) -> Floats:
+    """Compensated sums of the stretches of values that begin somewhere."""
+    sizes = np.diff(begins, append=len(values))
+    number = np.repeat(np.arange(len(begins)), sizes)
+    rank = np.arange(len(values)) - begins[number]
     longest = int(sizes.max(initial=0))
-    high, low = np.zeros(size * steps), np.zeros(size * steps)
     if longest * len(sizes) <= 4 * len(values):  # dense enough for a matrix
         table = np.zeros((len(sizes), longest))
-        table[np.repeat(np.arange(len(sizes)), sizes), rank] = values
-        if longest:
-            high[cell[begins]], low[cell[begins]] = sums.total(table)
-        return (high + low).reshape(size, steps)
+        table[number, rank] = values
+        high, low = sums.total(table) if longest else (np.zeros(0), np.zeros(0))
+        return high + low
+    high, low = np.zeros(len(sizes)), np.zeros(len(sizes))
     layers = _stable(rank)
     edges = np.searchsorted(rank[layers], np.arange(longest + 1))
     for begin, end in pairwise(edges.tolist()):  # the first value of every sum, the second, ...
         layer = layers[begin:end]
-        place = cell[layer]
+        place = number[layer]
         high[place], low[place] = sums.add(values[layer], high[place], low[place])
-    return (high + low).reshape(size, steps)
+    return high + low
 
 
-_LAYER = 2000
-"""Cells of a matrix whose work takes as long as to begin with another matrix."""
-
-
-def _sum_in_layers(vector: Vector, groups: Groups) -> Floats:
-    """The first series of all groups, then the second ones, and so on."""
-    order = np.argsort(groups.of, kind="stable")
-    of = groups.of[order]
-    begins = np.searchsorted(of, np.arange(len(groups.labels)))
-    rank = np.arange(len(of)) - begins[of]
-    high = np.zeros((len(groups.labels), vector.values.shape[1]))
-    low = np.zeros_like(high)
-    by_rank = np.argsort(rank, kind="stable")
-    for rows in np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, rank.max() + 1))):
-        place, before = of[rows], high[of[rows]]
-        added = np.where(vector.present[order[rows]], vector.values[order[rows]], 0.0)
-        after = before + added
-        low[place] += sums.lost_in(before, added, after)  # no group comes twice in a layer
-        high[place] = after
-    return np.where(np.isinf(high), high, high + low)
+def _counts_of_runs(runs: Runs, groups: Groups) -> Runs:
+    """How many series of each group are there at each step, where any is."""
+    size, steps = len(groups.labels), runs.shape[1]
+    if runs.since is None:
+        group, begin, end = groups.of[runs.row], runs.begin, runs.end
+    else:
+        group, begin, end = groups.of, np.minimum(runs.since, steps), np.full(1, steps)
+    base = group * (steps + 1)
+    cells = size * (steps + 1)
+    turns = np.bincount(base + begin, minlength=cells) - np.bincount(base + end, minlength=cells)
+    count = np.cumsum(turns.reshape(size, -1)[:, :steps], axis=1)
+    row, step = np.nonzero(count)
+    return Runs.of_cells((size, steps), row, step, count[row, step].astype(np.float64))
 
 
 def _stable(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sort; numpy has a linear way for 16 bits."""
-    narrow = len(keys) and keys.max() < 2**16
-    return np.argsort(keys.astype(np.uint16) if narrow else keys, kind="stable")
+    """Sort; numpy has a linear way for 8 and 16 bits."""
+    top = int(keys.max(initial=0))
+    kind = np.uint8 if top < 2**8 else np.uint16 if top < 2**16 else np.int64
+    return np.argsort(keys.astype(kind), kind="stable")
 
 
 def _by_cell(group: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -167,7 +191,7 @@ def _by_cell(group: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.in
 def _gathered(vector: Vector, groups: Groups, combine: np.ufunc, kind: type) -> NDArray[Any]:
     """Combine the presence of each group's series at each step."""
     if not groups.labels:
-        return np.zeros((0, vector.present.shape[1]), kind)
+        return np.zeros((0, vector.steps), kind)
     present, of = vector.present, groups.of
     if (of[1:] < of[:-1]).any():
         order = np.argsort(of, kind="stable")
@@ -223,7 +247,12 @@ def reduce(
         old: Whether sums, means and quantiles are taken as before 3.0.
         q: Of ``quantile``: float64[k].
     """
+    drop = None
+    if vector.drop is not None:
+        drop = np.array([vector.drop[members].any() for members in groups.members], bool)
     with np.errstate(all="ignore"):
+        if vector.runs is not None and op in {"sum", "count", "group"}:
+            return Vector.sparse(groups.labels, _of_runs(op, vector.runs, groups, old=old), drop)
         if q is not None:
             values = _stacked(
                 vector, groups, lambda value, mask: _quantile(value, mask, q, old=old)
@@ -237,10 +266,20 @@ def reduce(
             reducer = _REDUCERS[op]
             values = _stacked(vector, groups, lambda value, mask: reducer(value, mask, old=old))
     present = _gathered(vector, groups, np.logical_or, bool)
-    drop = None
-    if vector.drop is not None:
-        drop = np.array([vector.drop[members].any() for members in groups.members], bool)
-    return Vector(list(groups.labels), values, present, drop)
+    return Vector(groups.labels, values, present, drop)
+
+
+def _of_runs(op: str, runs: Runs, groups: Groups, *, old: bool) -> Runs:
+    """Sum, count or group what there is in a vector."""
+    if op == "sum":
+        found = _sum_of_runs(runs, groups, old=old)
+        if runs.since is None:
+            return found
+        since = np.full(len(groups.labels), runs.shape[1])
+        np.minimum.at(since, groups.of, runs.since)
+        return replace(found, since=since)
+    found = _counts_of_runs(runs, groups)
+    return found if op == "count" else replace(found, value=np.minimum(found.value, 1.0))
 
 
 def _quantile(values: Floats, mask: Mask, q: Floats, *, old: bool) -> Floats:

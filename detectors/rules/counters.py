@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
+from detectors.rules import tables
 from detectors.rules.labels import NAME, Labels, make
-from detectors.rules.series import Block
+from detectors.rules.series import Block, Rises
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,33 +84,35 @@ class Census:
     def __init__(
         self, history: History, scrape: int, zero: Zero, vocabulary: Sequence[str] = ()
     ) -> None:
-        width = max(len(history.kinds), 1)
-        pair = history.node.astype(np.int64) * width + history.kind
-        unique, first, which = np.unique(pair, return_index=True, return_inverse=True)
-        names: dict[tuple[str, str], int] = {}
+        nodes, kinds = list(history.nodes), list(history.kinds)
+        width = max(len(kinds) + len(vocabulary), 1)
+        named: NDArray[np.int64] = np.zeros(0, np.int64)
         if zero == "cross":
-            for node in history.members:
-                for kind in vocabulary:
-                    names[node, kind] = len(names)
-        begun = len(names)
-        place = np.zeros(len(unique), np.int64)
+            rows, columns = _numbers(nodes, history.members), _numbers(kinds, vocabulary)
+            named = (rows[:, None] * width + columns).reshape(-1)
+        begun = len(np.unique(named))
+        pair = np.concatenate([named, history.node.astype(np.int64) * width + history.kind])
+        unique, first, which = np.unique(pair, return_index=True, return_inverse=True)
         order = np.argsort(first, kind="stable")  # of their first alerts
-        codes = (column.tolist() for column in np.divmod(unique[order], width))
-        place[order] = [
-            names.setdefault((history.nodes[node], history.kinds[kind]), len(names))
-            for node, kind in zip(*codes, strict=True)
-        ]
-        self._row = place[which.reshape(-1)]
-        self._at = history.at
-        self._job = history.job
-        self._names = list(names)
-        self._shown = np.full(len(names), np.iinfo(np.int64).min)
-        if zero != "seen" and len(unique):
-            shown = _scrape_at(history.at[first], scrape)
-            late = place >= begun
-            self._shown[place[late]] = shown[late]
-        self._two_step = zero == "two-step"
-        self.size = len(names)
+        place = np.empty(len(unique), np.int64)
+        place[order] = np.arange(len(unique))
+        row = place[which.reshape(-1)[len(named) :]]
+        self.size = len(unique)
+        self._labels = _labels(history.job, nodes, kinds, *np.divmod(unique[order], width))
+        tick = _scrape_at(history.at, scrape)
+        # when a series is there: from its first scrape on, or always
+        self._shown = np.full(self.size, _ALWAYS)
+        if zero != "seen" and self.size > begun:
+            self._shown[begun:] = tick[first[order[begun:]] - len(named)]
+        zeros = np.flatnonzero(self._shown == _ALWAYS)
+        if zero == "two-step":
+            zeros = np.arange(self.size)
+            tick = np.maximum(tick, self._shown[row] + scrape)
+        self._row, self._tick, self._value = _rising(
+            np.concatenate([zeros, row]),
+            np.concatenate([self._shown[zeros], tick]),
+            np.repeat([0.0, 1.0], [len(zeros), len(row)]),
+        )
 
     def block(self, grid: NDArray[np.int64]) -> Block:
         """The series that are there by the last of some scrapes.
@@ -117,44 +120,70 @@ class Census:
         Args:
             grid: int64[m] milliseconds, ascending.
         """
-        there = np.flatnonzero(self._shown <= grid[-1]) if len(grid) else np.zeros(0, np.int64)
+        last = grid[-1] if len(grid) else _ALWAYS - 1
+        there = np.flatnonzero(self._shown <= last)
+        known = np.flatnonzero(self._tick <= last)
+        row, column = self._row[known], np.searchsorted(grid, self._tick[known])
+        newest = _last_of_each(row, column)  # of what came before the first scrape, too
         rank = np.full(self.size, -1)
         rank[there] = np.arange(len(there))
-        moments = grid / 1000.0
-        end = int(np.searchsorted(self._at, moments[-1], side="right")) if len(grid) else 0
-        row, column = rank[self._row[:end]], np.searchsorted(moments, self._at[:end], side="left")
-        shape = len(there), len(grid)
-        alerts = np.bincount(row * shape[1] + column, minlength=shape[0] * shape[1])
-        values = np.cumsum(alerts.reshape(shape), axis=1, dtype=np.float64)
-        shown = self._shown[there]
-        first = np.searchsorted(grid, shown)
-        if self._two_step:
-            begun = np.flatnonzero(grid[first] == shown) if len(grid) else first
-            values[begun, first[begun]] = 0.0
-        names = [self._names[number] for number in there.tolist()]
-        bare, metric = _bare(self._job, names), (NAME, METRIC)
-        labels = [(metric, *pairs) for pairs in bare]
-        block = Block.rising(labels, grid, values, first)
-        block.tell(
-            bare,
-            {
-                NAME: [METRIC] * len(names),
-                "job_id": [self._job] * len(names),
-                "ip": [node for node, _ in names],
-                "event": [kind for _, kind in names],
-            },
-        )
-        return block
+        rises = Rises(rank[row[newest]], column[newest], self._value[known[newest]])
+        return Block.rising(tables.chosen(self._labels, there), grid, rises)
 
 
-def _bare(job: str, names: Sequence[tuple[str, str]]) -> list[Labels]:
-    """One job's counters without the metric's name; what is the same in several is one object."""
-    nodes = {node: ("ip", node) for node, _ in names}
-    kinds = {kind: ("event", kind) for _, kind in names}
-    if not (job and all(nodes) and all(kinds)):
-        return [series_labels(job, node, kind)[1:] for node, kind in names]
-    owner = ("job_id", job)
-    return [(kinds[kind], nodes[node], owner) for node, kind in names]
+_ALWAYS = int(np.iinfo(np.int64).min) + 1
+
+
+def _numbers(words: list[str], wanted: Sequence[str]) -> NDArray[np.int64]:
+    """The places of some words in a list, to which they are added where they are not in it."""
+    known = {word: number for number, word in reversed(list(enumerate(words)))}
+    for word in wanted:
+        if word not in known:
+            known[word] = len(words)
+            words.append(word)
+    return np.array([known[word] for word in wanted], np.int64)
+
+
+def _rising(
+    row: NDArray[np.int64], tick: NDArray[np.int64], count: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Counts by series and time, summed up in each series: each time once, in order."""
+    order = np.argsort(row, kind="stable")
+    row, tick, total = row[order], tick[order], np.cumsum(count[order])
+    begins = np.flatnonzero(np.diff(row, prepend=-1))
+    before = np.append(0.0, total)[begins]
+    newest = _last_of_each(row, tick)
+    value = total - np.repeat(before, np.diff(begins, append=len(row)))
+    return row[newest], tick[newest], value[newest]
+
+
+def _last_of_each(row: NDArray[np.int64], column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of the last of equal neighbours."""
+    if not len(row):
+        return np.zeros(0, np.int64)
+    differs = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
+    return np.flatnonzero(np.append(differs, True))
+
+
+def _labels(
+    job: str,
+    nodes: Sequence[str],
+    kinds: Sequence[str],
+    node: NDArray[np.int64],
+    kind: NDArray[np.int64],
+) -> Sequence[Labels]:
+    """The label sets of a job's counters, by their numbers in ``nodes`` and ``kinds``."""
+    if job and all(nodes) and all(kinds):
+        only = np.zeros(len(node), np.int64)
+        columns = {
+            NAME: ([METRIC], only),
+            "event": (kinds, kind),
+            "ip": (nodes, node),
+            "job_id": ([job], only),
+        }
+        return tables.Table(columns)
+    pairs = zip(node.tolist(), kind.tolist(), strict=True)
+    return [series_labels(job, nodes[one], kinds[other]) for one, other in pairs]
 
 
 def _scrape_at(at: NDArray[np.float64], scrape: int) -> NDArray[np.int64]:
@@ -193,7 +222,10 @@ class Counters:
         self._two_step = zero == "two-step"
         self._reach = reach
         self._row: dict[tuple[str, str], int] = {}
-        self._labels: list[Labels] = []
+        self._nodes: dict[str, int] = {}
+        self._kinds: dict[str, int] = {}
+        self._codes: list[tuple[int, int]] = []
+        self._labels: Sequence[Labels] = ()
         self._counts: NDArray[np.float64] = np.zeros(0)
         self._grid: list[int] = []
         self._values: NDArray[np.float64] = np.zeros((0, 0))
@@ -204,8 +236,12 @@ class Counters:
                     self._new(node, kind)
 
     def _new(self, node: str, kind: str) -> int:
-        row = self._row[node, kind] = len(self._labels)
-        self._labels.append(series_labels(self._job, node, kind))
+        row = self._row[node, kind] = len(self._codes)
+        codes = [
+            words.setdefault(word, len(words))
+            for words, word in ((self._nodes, node), (self._kinds, kind))
+        ]
+        self._codes.append((codes[0], codes[1]))
         if row >= len(self._counts):
             size = max(64, 2 * row)
             self._counts = _grown(self._counts, (size,))
@@ -220,7 +256,7 @@ class Counters:
 
     def scrape(self, at: int) -> None:
         """Read all counters at ``at`` milliseconds."""
-        rows, column = len(self._labels), len(self._grid)
+        rows, column = len(self._codes), len(self._grid)
         if rows > self._values.shape[0] or column >= self._values.shape[1]:
             self._make_room(rows, column)
             column = len(self._grid)
@@ -262,7 +298,10 @@ class Counters:
             values = np.concatenate([values, counts], axis=1)
         grid = np.array([*self._grid[begin:], *ahead], np.int64)
         first = np.searchsorted(grid, np.array(self._first, np.int64))
-        return Block.growing(self._labels[:rows], grid, values, first)
+        if len(self._labels) != rows:
+            codes = np.array(self._codes[:rows], np.int64).T
+            self._labels = _labels(self._job, list(self._nodes), list(self._kinds), *codes)
+        return Block.growing(self._labels, grid, values, first)
 
 
 def _grown(array: NDArray[_T], shape: tuple[int, ...]) -> NDArray[_T]:

@@ -46,7 +46,8 @@ from detectors.rules.ranges import (
     quantile_over_time,
     smoothed,
 )
-from detectors.rules.series import Block, Storage, Vector, Windows, is_stale
+from detectors.rules.series import Block, Storage, Windows, is_stale
+from detectors.rules.vectors import Runs, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -248,7 +249,7 @@ class Evaluator:
     def _of_unary(self, expr: Unary, times: Times) -> Vector | Floats:
         answer = self.evaluate(expr.expr, times)
         if isinstance(answer, Vector):
-            negative = Vector(answer.labels, -answer.values, answer.present, answer.drop)
+            negative = answer.mapped(np.negative)
             return drop_names(negative, delayed=self.delayed_names)
         if isinstance(answer, str):
             raise EvaluationError("a string has no negative")
@@ -285,13 +286,10 @@ class Evaluator:
             stamps.append(stamp[rows])
         if not labels:
             return Vector.empty(len(times)), np.zeros((0, len(times)), np.int64)
-        vector = Vector(labels, np.concatenate(values), np.concatenate(present))
-        stamp = np.concatenate(stamps)
+        found = [np.concatenate(parts) for parts in (values, present, stamps)]
         if fixed:  # one look serves all steps
-            vector.values = np.repeat(vector.values, len(times), axis=1)
-            vector.present = np.repeat(vector.present, len(times), axis=1)
-            stamp = np.repeat(stamp, len(times), axis=1)
-        return vector, stamp
+            found = [np.repeat(part, len(times), axis=1) for part in found]
+        return Vector(labels, found[0], found[1]), found[2]
 
     # ranges ---------------------------------------------------------------------------------
 
@@ -351,7 +349,7 @@ class Evaluator:
         name: str,
         expr: Expression,
         times: Times,
-        apply: Callable[[Windows], tuple[Floats, Mask]],
+        apply: Callable[[Windows], tuple[Floats, Mask] | Runs],
     ) -> Vector:
         """Apply a function to each window of a range."""
         keeps_name = name in _KEEP_NAME or self.delayed_names
@@ -360,14 +358,10 @@ class Evaluator:
             block = windows.block
             if not block.labels:
                 continue
-            value, here = apply(windows)
-            rows = np.flatnonzero(here.any(axis=1))
             labels, bare_unique = (block.labels, True) if keeps_name else block.bare
-            if len(rows) < len(labels):
-                value, here = value[rows], here[rows]
-                labels = [labels[row] for row in rows]
-            drop = np.zeros(len(rows), bool) if block.drop is None else block.drop[rows]
-            pieces.append(Vector(labels, value, here, drop if self.delayed_names else None))
+            drop = np.zeros(len(labels), bool) if block.drop is None else block.drop
+            piece = Vector.of(labels, apply(windows), drop if self.delayed_names else None)
+            pieces.append(piece.seen())
             unique &= bare_unique
             if name in {"rate", "increase"}:
                 self._note_counters(block.labels, expr)
@@ -430,10 +424,8 @@ class Evaluator:
     ) -> Vector:
         vector = self.vector(expr, times)
         with np.errstate(all="ignore"):
-            values = function(vector.values)
-        return drop_names(
-            Vector(vector.labels, values, vector.present, vector.drop), delayed=self.delayed_names
-        )
+            mapped = vector.mapped(function)
+        return drop_names(mapped, delayed=self.delayed_names)
 
     def _parametric(
         self, name: str, expr: Expression, scalars: list[Floats], times: Times
@@ -441,11 +433,11 @@ class Evaluator:
         vector = self.vector(expr, times)
         if name == "clamp":
             vector = vector.only(~(scalars[0] > scalars[1]))
+        function = PARAMETRIC[name]
         with np.errstate(all="ignore"):
-            values = PARAMETRIC[name](vector.values, *scalars)
-        return drop_names(
-            Vector(vector.labels, values, vector.present, vector.drop), delayed=self.delayed_names
-        )
+            values = function(vector.values, *scalars)
+        mapped = Vector(vector.labels, values, vector.present, vector.drop)
+        return drop_names(mapped, delayed=self.delayed_names)
 
     def _calendar(self, name: str, args: tuple[Expression, ...], times: Times) -> Vector:
         if args:
@@ -702,9 +694,9 @@ class Evaluator:
         if isinstance(lhs, Vector) and isinstance(rhs, Vector):
             return self._between(node, lhs, rhs)
         if isinstance(lhs, Vector):
-            return self._with_scalar(node, lhs, lhs.values, rhs)  # type: ignore[arg-type]  # a scalar: vectors went before
+            return self._with_scalar(node, lhs, rhs, swapped=False)
         if isinstance(rhs, Vector):
-            return self._with_scalar(node, rhs, lhs, rhs.values)
+            return self._with_scalar(node, rhs, lhs, swapped=True)
         return operators.arithmetic(node.op, lhs, rhs)
 
     def _between(self, node: Binary, lhs: Vector, rhs: Vector) -> Vector:
@@ -723,15 +715,25 @@ class Evaluator:
             old=self._old,
         )
 
-    def _with_scalar(self, node: Binary, vector: Vector, lhs: Floats, rhs: Floats) -> Vector:
+    def _with_scalar(
+        self, node: Binary, vector: Vector, scalar: Vector | Floats, *, swapped: bool
+    ) -> Vector:
         """A vector on one side, a scalar on the other."""
-        if not vector.labels:
+        if not vector.labels or isinstance(scalar, Vector):
             return vector
+        if (scalar == scalar[0]).all():
+            scalar = scalar[:1]
+        elif vector.runs is not None:  # values alone do not say what they are held against
+            vector = Vector(vector.labels, vector.values, vector.present, vector.drop)
+
+        def sides(values: Floats) -> tuple[Floats, Floats]:
+            return (scalar, values) if swapped else (values, scalar)
+
         if node.op in operators.COMPARISONS and not node.bool:
+            compare = operators.COMPARISONS[node.op]
             with np.errstate(all="ignore"):
-                return vector.only(operators.COMPARISONS[node.op](lhs, rhs))
-        values = operators.arithmetic(node.op, lhs, rhs)
-        result = Vector(vector.labels, values, vector.present, vector.drop)
+                return vector.where(lambda values: compare(*sides(values)))
+        result = vector.mapped(lambda values: operators.arithmetic(node.op, *sides(values)))
         if operators.keeps_names(node.op, as_bool=node.bool, old=self._old):
             return result
         return drop_names(result, delayed=self.delayed_names)

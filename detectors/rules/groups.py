@@ -148,7 +148,7 @@ class Alerts:
         self,
         times: NDArray[np.int64],
         names: Sequence[Labels],
-        present: NDArray[np.bool_],
+        runs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
         element: Callable[[int, int], Element],
     ) -> list[Change]:
         """What :meth:`step` gives at all of some times, one after the other.
@@ -158,12 +158,11 @@ class Alerts:
         Args:
             times: int64[k] milliseconds, ascending.
             names: n label sets of alerts, no two the same.
-            present: bool[n, k]: where the rule gives them.
+            runs: Where the rule gives them without a break, row by row: rows, first steps, and
+                steps after the last.
             element: Row and step → the element there.
         """
-        edges = np.diff(np.pad(present, ((0, 0), (1, 1))).astype(np.int8), axis=1)
-        row, begin = np.nonzero(edges == 1)  # both go row by row: the runs of each alert
-        end = np.nonzero(edges == -1)[1]
+        row, begin, end = runs
         since = times[begin]
         before, self.active = self.active, {}
         going_on = set()

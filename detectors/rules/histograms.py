@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from detectors.rules.labels import Labels, without
-from detectors.rules.series import Vector
+from detectors.rules.vectors import Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable

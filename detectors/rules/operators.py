@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from detectors.rules import tables
 from detectors.rules.errors import EvaluationError
 from detectors.rules.labels import METADATA, Labels, keep, make, nameless, show_all, without
-from detectors.rules.series import Vector
+from detectors.rules.vectors import Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,11 +71,10 @@ def keeps_names(op: str, *, as_bool: bool, old: bool) -> bool:
 def drop_names(vector: Vector, *, delayed: bool) -> Vector:
     """Drop the metric names now, or mark them to be dropped at the end."""
     if delayed:
-        return Vector(
-            vector.labels, vector.values, vector.present, np.ones(len(vector.labels), bool)
-        )
-    labels = [nameless(series) for series in vector.labels]
-    return collapse(Vector(labels, vector.values, vector.present))
+        return vector.named(vector.labels, np.ones(len(vector.labels), bool))
+    labels, unique = tables.bare(vector.labels)
+    bare = vector.named(labels)
+    return bare if unique else collapse(bare)
 
 
 def collapse(vector: Vector) -> Vector:
@@ -152,7 +152,7 @@ def stack(first: Vector, second: Vector) -> Vector:
             ]
         )
     return Vector(
-        first.labels + second.labels,
+        [*first.labels, *second.labels],
         np.concatenate([first.values, second.values]),
         np.concatenate([first.present, second.present]),
         drop,

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from detectors.rules import sums
+from detectors.rules.vectors import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from detectors.rules.series import Block, Windows
+    from detectors.rules.series import Block, Rises, Windows
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
@@ -110,7 +111,7 @@ def _time_at(windows: Windows, number: NDArray[np.int64]) -> NDArray[np.int64]:
     return windows.block.times[number]
 
 
-def extrapolated(windows: Windows, *, counter: bool, rate: bool, old: bool) -> Result:
+def extrapolated(windows: Windows, *, counter: bool, rate: bool, old: bool) -> Result | Runs:
     """``rate``, ``increase`` and ``delta``.
 
     Args:
@@ -119,7 +120,7 @@ def extrapolated(windows: Windows, *, counter: bool, rate: bool, old: bool) -> R
         rate: Whether the result is per second.
         old: Whether to round as before 2.51, where a counter's way to zero came first.
     """
-    moves, present = _moves(windows, counter=counter)
+    moves = _moves(windows, counter=counter)
     result, first, last, step = moves.result, moves.first, moves.last, moves.step
     with np.errstate(all="ignore"):
         sampled = (last - first) / 1000.0
@@ -139,9 +140,10 @@ def extrapolated(windows: Windows, *, counter: bool, rate: bool, old: bool) -> R
         factor = ((sampled + to_start) + to_end) / sampled
         if rate:
             factor = factor / ((windows.end[step] - windows.start[step]) / 1000.0)
-        out = np.zeros(present.shape)
-        out.reshape(-1)[moves.cell] = result * factor
-    return out, present
+        value = result * factor
+    shape = len(windows.block.labels), len(windows.at)
+    runs = Runs(shape, moves.row, step, moves.until, value, moves.since)
+    return runs if moves.present is None else (runs.values, moves.present)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,44 +151,120 @@ class _Moves:
     """The windows whose last sample is not their first one; all others extrapolate to 0.
 
     Attributes:
-        cell: Their places in the matrix of series and steps, counted row by row.
-        step: Their steps.
+        row: Their series, ascending.
+        step: Their steps, ascending in each series.
+        until: The steps before which nothing else happens to them.
         result: Last value less first, with what was lost at resets.
         value: The first value.
         first: Milliseconds of the first sample.
         last: Milliseconds of the last sample.
         count: How many samples.
+        present: bool[n, k]: which windows hold two samples.
+        since: Or int64[n]: the step from which on those of a series do.
     """
 
-    cell: NDArray[np.int64]
+    row: NDArray[np.int64]
     step: NDArray[np.int64]
+    until: NDArray[np.int64]
     result: Floats
     value: Floats
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     count: NDArray[np.int64]
+    present: Mask | None = None
+    since: NDArray[np.int64] | None = None
 
 
-def _moves(windows: Windows, *, counter: bool) -> tuple[_Moves, Mask]:
-    """Find the windows in which something moved, and those with two samples."""
+def _moves(windows: Windows, *, counter: bool) -> _Moves:
+    """Find the windows in which something moved."""
     block = windows.block
-    if block.filled is not None and block.first is not None and not (counter and block.falling):
-        return _growing_moves(windows, block.filled, block.first)
+    if block.first is not None and not (counter and block.falling):
+        enough = windows.high - windows.low >= 2
+        if block.rises is not None and (enough[1:] >= enough[:-1]).all():
+            return _rising_moves(windows, block.rises, block.first, enough)
+        if block.filled is not None:
+            return _growing_moves(windows, block.filled, block.first, enough)
     present = windows.count >= 2
-    cell = np.flatnonzero(present)
-    first, last = windows.lo.reshape(-1)[cell], windows.hi.reshape(-1)[cell] - 1
+    row, step = np.nonzero(present)
+    first, last = windows.lo[row, step], windows.hi[row, step] - 1
     values, times = block.values, block.times
     with np.errstate(invalid="ignore"):
         result = values[last] - values[first]
     if counter:
         _add_resets(block, first, last, result)
     moved = np.flatnonzero(result != 0)
-    cell, first, last = cell[moved], first[moved], last[moved]
-    step = cell % present.shape[1] if len(cell) else cell
-    moves = _Moves(
-        cell, step, result[moved], values[first], times[first], times[last], last - first + 1
+    first, last = first[moved], last[moved]
+    return _Moves(
+        row[moved],
+        step[moved],
+        step[moved] + 1,
+        result[moved],
+        values[first],
+        times[first],
+        times[last],
+        last - first + 1,
+        present,
     )
-    return moves, present
+
+
+def _rising_moves(
+    windows: Windows, rises: Rises, starts: NDArray[np.int64], enough: Mask
+) -> _Moves:
+    """The same for series known by their rises, many steps at a time.
+
+    A rise is in a window when the column before its own is. Between steps at which rises come
+    and go, all windows hold the same ones; and where windows are full and lie alike on the grid,
+    all else is the same, too.
+    """
+    grid, low, high, steps = windows.block.grid, windows.low, windows.high, len(windows.at)
+    opening = rises.first
+    came = np.searchsorted(high, rises.column + 1)  # the first step that sees a rise
+    gone = np.searchsorted(low, rises.column)  # the first step that does not see what was before
+    came[opening] = gone[opening] = 0  # a series' first sample is no rise
+    base = rises.row * (steps + 1)
+    came += base
+    gone += base
+    turns = np.sort(np.concatenate([came, gone]))
+    turns = turns[np.flatnonzero(np.diff(turns, prepend=-1))]
+    newest = np.searchsorted(came, turns, side="right") - 1
+    oldest = np.searchsorted(gone, turns, side="right") - 1
+    row, begin = np.divmod(turns, steps + 1)
+    end = np.append(begin[1:], 0)
+    end[np.append(row[1:], -1) != row] = steps
+    kept = np.flatnonzero((newest > oldest) & (begin < end))
+    newest, oldest, row, begin, end = (part[kept] for part in (newest, oldest, row, begin, end))
+    alike = np.maximum(_alike_from(windows), np.searchsorted(low, starts))[row]
+    apart = np.clip(alike, begin, end) - begin  # steps that are looked at one by one
+    size = apart + (begin + apart < end)
+    which = np.repeat(np.arange(len(size)), size)
+    number = np.arange(len(which)) - (np.cumsum(size) - size)[which]
+    step = begin[which] + number
+    until = np.where(number < apart[which], step + 1, end[which])
+    row, value = row[which], rises.value[oldest[which]]
+    first, last = np.maximum(low[step], starts[row]), high[step] - 1
+    return _Moves(
+        row,
+        step,
+        until,
+        rises.value[newest[which]] - value,
+        value,
+        grid[first],
+        grid[last],
+        last - first + 1,
+        since=np.maximum(np.searchsorted(high, starts + 2), steps - int(enough.sum())),
+    )
+
+
+def _alike_from(windows: Windows) -> int:
+    """The step from which on all windows lie alike on the grid."""
+    grid, low, high = windows.block.grid, windows.low, windows.high
+    if not len(grid):
+        return len(windows.at)
+    first, last = grid[np.minimum(low, len(grid) - 1)], grid[np.maximum(high - 1, 0)]
+    other = np.zeros(len(low), bool)
+    for distance in (first - windows.start, windows.end - last, high - low):
+        other |= distance != distance[-1]
+    return int(np.flatnonzero(other)[-1]) + 1 if other.any() else 0
 
 
 def _columns(matrix: Floats, columns: NDArray[np.int64]) -> Floats:
@@ -199,36 +277,32 @@ def _columns(matrix: Floats, columns: NDArray[np.int64]) -> Floats:
 
 
 def _growing_moves(
-    windows: Windows, filled: Floats, starts: NDArray[np.int64]
-) -> tuple[_Moves, Mask]:
+    windows: Windows, filled: Floats, starts: NDArray[np.int64], enough: Mask
+) -> _Moves:
     """The same for series without gaps, looked up by column."""
     grid, low, high = windows.block.grid, windows.low, windows.high
-    steps = len(low)
-    enough = high - low >= 2
     present = (starts[:, None] <= high - 2) & enough
     if not len(grid):
-        nothing = np.zeros(0, np.int64)
-        return _Moves(
-            nothing, nothing, np.zeros(0), np.zeros(0), nothing, nothing, nothing
-        ), present
+        nothing, empty = np.zeros(0, np.int64), np.zeros(0)
+        return _Moves(nothing, nothing, nothing, empty, empty, nothing, nothing, nothing, present)
     begin, end = np.minimum(low, len(grid) - 1), np.maximum(high - 1, 0)
     # before its first sample a series is filled with it, so that nothing changes there
     change = np.subtract(_columns(filled, end), _columns(filled, begin))
     if not enough.all():
         change[:, ~enough] = 0.0
-    cell = np.flatnonzero(change != 0)
-    row, step = np.divmod(cell, steps)
+    row, step = np.nonzero(change)
     first, last = np.maximum(low[step], starts[row]), high[step] - 1
-    moves = _Moves(
-        cell,
+    return _Moves(
+        row,
         step,
-        change.reshape(-1)[cell],
+        step + 1,
+        change[row, step],
         filled[row, first],
         grid[first],
         grid[last],
         last - first + 1,
+        present,
     )
-    return moves, present
 
 
 def _add_resets(
@@ -464,7 +538,7 @@ def _deviation(windows: Windows, *, old: bool) -> Result:
     return np.sqrt(variance), present
 
 
-RANGE_FUNCTIONS: dict[str, Callable[..., Result]] = {
+RANGE_FUNCTIONS: dict[str, Callable[..., Result | Runs]] = {
     "avg_over_time": _avg,
     "changes": _simple(_changes),
     "count_over_time": _simple(_count),

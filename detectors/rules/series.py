@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from detectors.rules import tables
 from detectors.rules.errors import Unsupported
-from detectors.rules.labels import Labels, Matcher, nameless, show
+from detectors.rules.labels import Labels, Matcher, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["STALE", "Block", "Storage", "Vector", "Windows", "is_stale"]
+__all__ = ["STALE", "Block", "Rises", "Storage", "Windows", "is_stale"]
 
 _STALE_BITS = np.uint64(0x7FF0000000000002)
 STALE: float = np.array([_STALE_BITS]).view(np.float64)[0]
@@ -31,95 +32,99 @@ def is_stale(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.equal(bits, _STALE_BITS)
 
 
-@dataclass(slots=True)
-class Vector:
-    """An instant vector at each of k steps.
+@dataclass(frozen=True, slots=True)
+class Rises:
+    """Series without gaps that never fall, by the samples at which they begin and rise.
 
     Attributes:
-        labels: n label sets.
-        values: float64[n, k].
-        present: bool[n, k]; a series is absent where this is false, whatever its value.
-        drop: bool[n] or None: names to be dropped when the query is done.
+        row: int64[r], ascending; every series has one.
+        column: int64[r], ascending in each row, whose first is the first sample.
+        value: float64[r]: what they are from that column on.
     """
 
-    labels: list[Labels]
-    values: NDArray[np.float64]
-    present: NDArray[np.bool_]
-    drop: NDArray[np.bool_] | None = None
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    value: NDArray[np.float64]
 
-    @classmethod
-    def empty(cls, steps: int) -> Self:
-        """No series."""
-        return cls([], np.zeros((0, steps)), np.zeros((0, steps), bool))
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """int64[n]: where each series begins, counted in rises."""
+        return np.flatnonzero(np.diff(self.row, prepend=-1))
 
-    def rows(self, rows: NDArray[np.int64]) -> Vector:
-        """Some of its series, in the order given."""
-        drop = None if self.drop is None else self.drop[rows]
-        return Vector(
-            [self.labels[row] for row in rows], self.values[rows], self.present[rows], drop
-        )
+    def filled(self, columns: int) -> NDArray[np.float64]:
+        """All samples, float64[n, m], the first ones repeated before themselves."""
+        first = self.first
+        begin = self.column.copy()
+        begin[first] = 0
+        end = np.append(begin[1:], columns)
+        end[np.append(first[1:], len(begin)) - 1] = columns
+        return np.repeat(self.value, end - begin).reshape(len(first), columns)
 
-    def only(self, present: NDArray[np.bool_]) -> Vector:
-        """The same series where ``present`` holds as well; those left without a step go."""
-        both = self.present & present
-        rows = np.flatnonzero(both.any(axis=1))
-        kept = self.rows(rows)
-        kept.present = both[rows]
-        return kept
+    def rows(self, rows: NDArray[np.int64]) -> Rises:
+        """Some of the series, ascending."""
+        place = np.full(int(self.row[-1]) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        row = place[self.row]
+        kept = row >= 0
+        return Rises(row[kept], self.column[kept], self.value[kept])
 
 
 class Block:
     """Series that share one ascending grid of times.
 
     Some have gaps; those that have none, from their first sample to the end of the grid, can be
-    kept as a matrix (:meth:`growing`), which is much cheaper to look things up in.
+    kept as a matrix (:meth:`growing`) or by their rises (:meth:`rising`), in which things are
+    much cheaper to look up.
 
     Attributes:
         labels: n label sets.
         grid: int64[m] milliseconds.
-        drop: bool[n] or None: see :class:`Vector`.
-        filled: Of growing series, float64[n, m], the first value repeated before it; else None.
-        first: Of growing series, int64[n]: the column of the first sample; else None.
+        drop: bool[n] or None: names to be dropped when the query is done.
+        first: Of series without gaps, int64[n]: the column of the first sample; else None.
+        rises: Of series that never fall, their rises; else None.
     """
 
     __slots__ = (
         "_bare",
-        "_columns",
         "_falling",
         "_falls",
+        "_filled",
         "_flat",
         "_live",
+        "_matching",
         "drop",
-        "filled",
         "first",
         "grid",
         "labels",
+        "rises",
     )
 
     def __init__(
         self,
-        labels: list[Labels],
+        labels: Sequence[Labels],
         grid: NDArray[np.int64],
         flat: _Flat | None = None,
         filled: NDArray[np.float64] | None = None,
         first: NDArray[np.int64] | None = None,
+        rises: Rises | None = None,
     ) -> None:
         self.labels = labels
         self.grid = grid
-        self.filled = filled
         self.first = first
+        self.rises = rises
         self.drop: NDArray[np.bool_] | None = None
         self._flat = flat
+        self._filled = filled
         self._live: Block | None = None
         self._falls: NDArray[np.int64] | None = None
-        self._falling: bool | None = None
-        self._bare: tuple[list[Labels], bool] | None = None
-        self._columns: dict[str, list[str]] = {}
+        self._falling: bool | None = None if rises is None else False
+        self._bare: tuple[Sequence[Labels], bool] | None = None
+        self._matching: dict[Matcher, NDArray[np.bool_]] = {}
 
     @classmethod
     def dense(
         cls,
-        labels: list[Labels],
+        labels: Sequence[Labels],
         grid: NDArray[np.int64],
         values: NDArray[np.float64],
         present: NDArray[np.bool_],
@@ -130,7 +135,7 @@ class Block:
     @classmethod
     def growing(
         cls,
-        labels: list[Labels],
+        labels: Sequence[Labels],
         grid: NDArray[np.int64],
         values: NDArray[np.float64],
         first: NDArray[np.int64],
@@ -150,19 +155,16 @@ class Block:
         return cls(labels, grid, None, values, first)
 
     @classmethod
-    def rising(
-        cls,
-        labels: list[Labels],
-        grid: NDArray[np.int64],
-        values: NDArray[np.float64],
-        first: NDArray[np.int64],
-    ) -> Self:
-        """Build as :meth:`growing` does, from series that never fall and are 0 before they begin."""
-        if len(grid):
-            np.maximum(values, values[np.arange(len(first)), first][:, None], out=values)
-        block = cls(labels, grid, None, values, first)
-        block._falling = False
-        return block
+    def rising(cls, labels: Sequence[Labels], grid: NDArray[np.int64], rises: Rises) -> Self:
+        """Build from the rises of series that never fall."""
+        return cls(labels, grid, first=rises.column[rises.first], rises=rises)
+
+    @property
+    def filled(self) -> NDArray[np.float64] | None:
+        """Of series without gaps, float64[n, m], the first value repeated before it; else None."""
+        if self._filled is None and self.rises is not None:
+            self._filled = self.rises.filled(len(self.grid))
+        return self._filled
 
     def _flattened(self) -> _Flat:
         if self._flat is None:
@@ -189,55 +191,43 @@ class Block:
         """  # noqa: D205 - what it is takes two lines
         return self._flattened().index
 
-    def rows(self, rows: Sequence[int]) -> Block:
-        """Some of the series; the samples are shared."""
+    def rows(self, rows: NDArray[np.int64]) -> Block:
+        """Some of the series, ascending; the samples are shared."""
         if len(rows) == len(self.labels):
             return self
-        labels, chosen = [self.labels[row] for row in rows], list(rows)
-        bare = None
-        if self._bare is not None and self._bare[1]:
-            bare = [self._bare[0][row] for row in rows], True
-        if self.filled is not None and self.first is not None:
-            block = Block(labels, self.grid, None, self.filled[chosen], self.first[chosen])
+        labels = tables.chosen(self.labels, rows)
+        if self.rises is not None:
+            return Block.rising(labels, self.grid, self.rises.rows(rows))
+        if self._filled is not None and self.first is not None:
+            block = Block(labels, self.grid, None, self._filled[rows], self.first[rows])
             block._falling = None if self.falling else False
-            block._bare = bare
-            return block
-        flat, falls = self._flattened(), self.falls  # found once for all
-        block = Block(labels, self.grid, _Flat(flat.times, flat.values, flat.index[chosen]))
-        block._falls = falls
-        block._bare = bare
+        else:
+            flat, falls = self._flattened(), self.falls  # found once for all
+            block = Block(labels, self.grid, _Flat(flat.times, flat.values, flat.index[rows]))
+            block._falls = falls
+        if self._bare is not None and self._bare[1]:
+            block._bare = tables.chosen(self._bare[0], rows), True
         return block
 
     @property
-    def bare(self) -> tuple[list[Labels], bool]:
+    def bare(self) -> tuple[Sequence[Labels], bool]:
         """The label sets without names, and whether no two are the same."""
         if self._bare is None:
-            labels = [nameless(series) for series in self.labels]
-            self._bare = labels, len(set(labels)) == len(labels)
+            self._bare = tables.bare(self.labels)
         return self._bare
 
-    def tell(self, bare: list[Labels], columns: dict[str, list[str]]) -> None:
-        """Say what is known already.
-
-        Args:
-            bare: The label sets without names, no two of which are the same.
-            columns: Label → what each series has for it.
-        """
-        self._bare = bare, True
-        self._columns.update(columns)
-
-    def column(self, name: str) -> list[str]:
-        """What each series has for a label; empty where it has none."""
-        if name not in self._columns:
-            self._columns[name] = [dict(labels).get(name, "") for labels in self.labels]
-        return self._columns[name]
+    def matching(self, matcher: Matcher) -> NDArray[np.bool_]:
+        """Which series satisfy a condition: bool[n]."""
+        if matcher not in self._matching:
+            self._matching[matcher] = tables.matching(self.labels, matcher)
+        return self._matching[matcher]
 
     @property
     def falling(self) -> bool:
         """Whether any series falls."""
         if self._falling is None:
-            if self.filled is not None:
-                self._falling = bool((self.filled[:, 1:] < self.filled[:, :-1]).any())
+            if self._filled is not None:
+                self._falling = bool((self._filled[:, 1:] < self._filled[:, :-1]).any())
             else:
                 self._falling = len(self.falls) > 0
         return self._falling
@@ -257,7 +247,7 @@ class Block:
         """Without staleness markers, as ranges see it."""
         if self._live is None:
             self._live = self
-            if self.filled is None and (stale := is_stale(self.values)).any():
+            if self.first is None and (stale := is_stale(self.values)).any():
                 before = np.concatenate([[0], np.cumsum(stale)])
                 index = self.index - before[self.index]
                 flat = _Flat(self.times[~stale], self.values[~stale], index)
@@ -441,8 +431,11 @@ class Storage:
                     raise Unsupported(show(labels), reason)
             found = []
             for block in self._all():
-                rows = _matching_rows(block, matchers)
-                if rows:
+                matching = np.ones(len(block.labels), bool)
+                for matcher in matchers:
+                    matching &= block.matching(matcher)
+                rows = np.flatnonzero(matching)
+                if len(rows):
                     found.append(block.rows(rows))
             self._found[matchers] = found
         return self._found[matchers]
@@ -469,14 +462,3 @@ def _gather(loose: dict[Labels, tuple[list[int], list[float]]]) -> Block:
 
 def _all_match(matchers: tuple[Matcher, ...], pairs: dict[str, str]) -> bool:
     return all(matcher.matches(pairs.get(matcher.name, "")) for matcher in matchers)
-
-
-def _matching_rows(block: Block, matchers: tuple[Matcher, ...]) -> list[int]:
-    """Numbers of the series that satisfy all matchers; each value is tried once."""
-    rows = list(range(len(block.labels)))
-    for matcher in matchers:
-        column = block.column(matcher.name)
-        fits = {value: matcher.matches(value) for value in set(column)}
-        if not all(fits.values()):
-            rows = [row for row in rows if fits[column[row]]]
-    return rows

@@ -17,7 +17,8 @@ from detectors.rules.errors import EvaluationError
 from detectors.rules.evaluation import Evaluator
 from detectors.rules.groups import Alerts, Change, Element, identity, recorded
 from detectors.rules.labels import NAME, Labels, show
-from detectors.rules.series import STALE, Storage, Vector
+from detectors.rules.series import STALE, Storage
+from detectors.rules.vectors import Vector
 from replay.api import Job, Verdict
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Book:
     alert: str = ""
     _firing: dict[str | None, int] = field(default_factory=dict)
     _nodes: dict[Labels, str | None] = field(default_factory=dict, repr=False)
+    _shown: dict[Labels, str] = field(default_factory=dict, repr=False)
 
     def take(self, changes: Changes) -> list[Verdict]:
         """Take in all changes of one instant."""
@@ -101,7 +103,7 @@ class Book:
             before.setdefault(node, firing)
             self._firing[node] = firing + (1 if change.kind == "firing" else -1)
             if change.kind == "firing" and node not in reasons:
-                reasons[node] = "" if before[node] else _reason(rule, change)
+                reasons[node] = "" if before[node] else self._reason(rule, change)
         verdicts = []
         nodes = list(before)
         if len(nodes) > 1:
@@ -116,16 +118,17 @@ class Book:
                 del self._firing[node]
         return verdicts
 
-
-def _reason(rule: Rule, change: Change) -> str:
-    """The alert's first words for people, or its labels."""
-    element = change.element
-    for name in ("summary", "description", "message"):
-        template = rule.annotations.get(name)
-        if template is not None and element is not None:
-            return template.render(dict(element.source), element.value)
-    name = rule.name
-    return name + show(tuple(pair for pair in change.labels if pair[0] != "alertname"))
+    def _reason(self, rule: Rule, change: Change) -> str:
+        """The alert's first words for people, or its labels."""
+        element = change.element
+        for name in ("summary", "description", "message"):
+            template = rule.annotations.get(name)
+            if template is not None and element is not None:
+                return template.render(dict(element.source), element.value)
+        if change.labels not in self._shown:
+            labels = tuple([pair for pair in change.labels if pair[0] != "alertname"])
+            self._shown[change.labels] = show(labels)
+        return rule.name + self._shown[change.labels]
 
 
 @dataclass(slots=True)
@@ -528,16 +531,15 @@ def _sweep(
         return False  # at some times only
     if not isinstance(answer, Vector):
         return False
-    rows = np.flatnonzero(answer.present.any(axis=1)).tolist()
-    names = [state.named(answer.labels[row], 0.0) for row in rows]
+    answer = answer.seen()
+    names = [state.named(labels, 0.0) for labels in answer.labels]
     if len(set(names)) < len(names):
         return False
 
     def element(row: int, step: int) -> Element:
-        place = rows[row]
-        return Element(names[row], float(answer.values[place, step]), answer.labels[place])
+        return Element(names[row], answer.at(row, step), answer.labels[row])
 
-    for change in state.alerts.sweep(times, names, answer.present[rows], element):
+    for change in state.alerts.sweep(times, names, answer.unbroken(), element):
         by_time.setdefault(change.at, []).append((state.rule, change))
     state.firing = dict.fromkeys(state.alerts.firing)
     return True

@@ -23,7 +23,7 @@ from replay.errors import TraceError, UsageError
 from replay.scoring.words import coded
 from replay.traces.files import PARQUET_MAGIC, head, open_bytes, unreadable
 from replay.traces.records import BadJsonError, Repeated, load_json
-from replay.traces.times import SECOND, format_ns, parse_one, parse_times, why_not
+from replay.traces.times import SECOND, format_ns, format_times, parse_one, parse_times, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -102,18 +102,33 @@ class VerdictLog:
         Raises:
             UsageError: A verdict is about a job that the trace does not have.
         """
-        said = list(verdicts)
         jobs = {job.id: number for number, job in enumerate(trace.jobs)}
-        for verdict in said:
+        said = []
+        for verdict in verdicts:
             if verdict.job not in jobs:
                 raise UsageError(f"A verdict is about job {verdict.job!r}, which the trace lacks.")
-        rank = {name: number for number, name in enumerate(detectors)}
-        rank.update({name: len(rank) for name in sorted({v.detector for v in said} - set(rank))})
-        said.sort(key=lambda v: (jobs[v.job], v.at, rank[v.detector], v.detector, v.number))
-        rows = (
-            _fields(seq, verdict, trace.jobs[jobs[verdict.job]]) for seq, verdict in enumerate(said)
-        )
-        return cls.from_rows(rows)
+            said.append(_said(verdict))
+        if not said:
+            return cls(ROWS.empty_table(), np.empty(0, np.int64))
+        detector, job, at, number, *rest = zip(*said, strict=True)
+        rank = {name: place for place, name in enumerate(detectors)}
+        rank.update({name: len(rank) for name in sorted(set(detector) - set(rank))})
+        job_number = np.array([jobs[name] for name in job], np.int64)
+        ranks = [rank[name] for name in detector]
+        order = np.lexsort((number, ranks, at, job_number))
+        starts = np.array([job.start_ns for job in trace.jobs], np.int64)
+        iso = np.array(["T" in job.start_time for job in trace.jobs], bool)
+        jobs_in_order = job_number[order]
+        time_ns = starts[jobs_in_order] + _nanoseconds(np.array(at, np.float64)[order])
+        times = format_times(time_ns)
+        if iso.any():
+            with_t = pc.replace_substring(times, " ", "T", max_replacements=1)
+            times = pc.if_else(pa.array(iso[jobs_in_order]), with_t, times)
+        taken = dict(zip(_SAID, (detector, job, *rest), strict=True))
+        columns = {name: _column(values, ROWS.field(name).type, order) for name, values in taken.items()}
+        columns |= {"seq": pa.array(np.arange(len(order))), "event_time": times}
+        table = pa.table([columns[name] for name in ROWS.names], schema=ROWS)
+        return cls(table, time_ns)
 
     @classmethod
     def from_rows(cls, rows: Iterable[tuple[Any, ...]], source: str = "") -> Self:
@@ -196,35 +211,47 @@ def verdict_row(verdict: TimedVerdict, job: TraceJob, seq: int) -> dict[str, Any
         job: The job it is about, for its start.
         seq: Arrival order.
     """
-    row = dict(zip(ROWS.names, _fields(seq, verdict, job), strict=False))
-    return {key: value for key, value in row.items() if key not in _LIVE or value is not None}
+    detector, name, at, _, *rest = _said(verdict)
+    row = dict(zip(_SAID, (detector, name, *rest), strict=True))
+    time_ns = job.start_ns + int(_nanoseconds(np.float64(at)))
+    row["seq"] = seq
+    row["event_time"] = format_ns(time_ns).replace(" ", "T" if "T" in job.start_time else " ")
+    row["evidence"] = list(verdict.verdict.evidence)
+    known = {key: row[key] for key in ROWS.names}
+    return {key: value for key, value in known.items() if key not in _LIVE or value is not None}
 
 
-def _fields(seq: int, said: TimedVerdict, job: TraceJob) -> tuple[Any, ...]:
-    time_ns = job.start_ns + _nanoseconds(said.at)
+_SAID = tuple(name for name in ROWS.names if name not in {"seq", "event_time"})
+"""The columns of a log that come from a verdict as they are."""
+
+
+def _said(said: TimedVerdict) -> tuple[Any, ...]:
+    """A verdict as plain values, which are cheap to keep: the columns of :data:`_SAID`.
+
+    Time and number come after the job's name.
+    """
     verdict = said.verdict
     return (
-        seq,
         said.detector,
         said.job,
+        said.at,
+        said.number,
         verdict.node,
-        format_ns(time_ns).replace(" ", "T" if "T" in job.start_time else " "),
         verdict.action,
         float(verdict.score),
         verdict.reason,
-        list(verdict.evidence),
+        verdict.evidence,
         said.trigger_seq,
         said.published_wall,
         said.scheduled_wall,
         said.emitted_wall,
-        time_ns,
     )
 
 
-def _nanoseconds(at: float) -> int:
-    """Seconds as whole nanoseconds, exact for whole seconds of any size."""
-    whole = int(at // 1)
-    return whole * SECOND + round((at - whole) * SECOND)
+def _nanoseconds(at: Any) -> Any:
+    """Seconds as whole nanoseconds, exact for whole seconds of any size: float64 → int64."""
+    whole = np.floor(at)
+    return whole.astype(np.int64) * SECOND + np.rint((at - whole) * SECOND).astype(np.int64)
 
 
 def read_log(path: str | Path) -> VerdictLog:
@@ -454,7 +481,11 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array[Any]:
-    if pa.types.is_dictionary(kind):
-        return pa.array(values, pa.string()).dictionary_encode()
-    return pa.array(values, kind)
+def _column(
+    values: Sequence[Any], kind: pa.DataType, order: NDArray[np.int64] | None = None
+) -> pa.Array[Any]:
+    words = pa.types.is_dictionary(kind)
+    column = pa.array(values, pa.string() if words else kind)
+    if order is not None:
+        column = column.take(pa.array(order))
+    return column.dictionary_encode() if words else column

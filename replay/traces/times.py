@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SECOND",
     "format_ns",
+    "format_times",
     "parse_one",
     "parse_times",
     "shift_times",
@@ -137,6 +138,23 @@ def format_ns(ns: int) -> str:
     seconds, fraction = divmod(ns, SECOND)
     text = str(_EPOCH + timedelta(seconds=seconds))
     return f"{text}.{fraction:09d}".rstrip("0") if fraction else text
+
+
+def format_times(ns: NDArray[np.int64]) -> Column:
+    """Write many times as :func:`format_ns` does.
+
+    Examples:
+        >>> format_times(np.array([0, -500_000_000])).to_pylist()
+        ['1970-01-01 00:00:00', '1969-12-31 23:59:59.5']
+
+    """
+    seconds, fraction = np.divmod(ns, SECOND)
+    texts: Column = pa.array(seconds).cast(pa.timestamp("s")).cast(pa.string())
+    broken = np.flatnonzero(fraction)
+    if len(broken):
+        exact = [format_ns(moment) for moment in ns[broken].tolist()]
+        texts = pc.replace_with_mask(texts, pa.array(fraction != 0), pa.array(exact))
+    return texts
 
 
 def shift_times(texts: Iterable[str], seconds: int) -> list[str]:

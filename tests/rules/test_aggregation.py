@@ -11,7 +11,7 @@ from detectors.rules import aggregation, sums
 from detectors.rules.aggregation import Groups
 from detectors.rules.files import parse_rules
 from detectors.rules.groups import Alerts, Element
-from detectors.rules.series import Vector
+from detectors.rules.vectors import Vector
 
 
 def one_by_one(vector, groups):
@@ -102,7 +102,7 @@ def test_a_sweep_is_many_steps(seed, hold, cut):
             found += alerts.sweep(
                 times[piece],
                 names,
-                present[:, piece],
+                Vector(names, present[:, piece] * 1.0, present[:, piece]).unbroken(),
                 lambda row, step, offset=offset: element(row, step + offset),
             )
     assert found == stepped(expected, range(9))

@@ -307,8 +307,8 @@ MUTANTS = [
     (
         "jobs in the order of their text",
         "log",
-        "said.sort(key=lambda v: (jobs[v.job],",
-        "said.sort(key=lambda v: (v.job,",
+        "order = np.lexsort((number, ranks, at, job_number))",
+        "order = np.lexsort((number, ranks, at, np.unique(job, return_inverse=True)[1]))",
     ),
     (
         "a null metric passes a gate",
