@@ -14,11 +14,12 @@ from detectors.rules.errors import EvaluationError
 from detectors.rules.labels import NAME, Labels, make, without
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from detectors.rules.files import Rule
+    from detectors.rules.vectors import Vector
 
 __all__ = ["Active", "Alerts", "Change", "Element", "identity", "recorded"]
 
@@ -145,11 +146,7 @@ class Alerts:
         return changes
 
     def sweep(
-        self,
-        times: NDArray[np.int64],
-        names: Sequence[Labels],
-        runs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
-        element: Callable[[int, int], Element],
+        self, times: NDArray[np.int64], names: Sequence[Labels], answer: Vector
     ) -> list[Change]:
         """What :meth:`step` gives at all of some times, one after the other.
 
@@ -157,38 +154,41 @@ class Alerts:
 
         Args:
             times: int64[k] milliseconds, ascending.
-            names: n label sets of alerts, no two the same.
-            runs: Where the rule gives them without a break, row by row: rows, first steps, and
-                steps after the last.
-            element: Row and step → the element there.
+            names: The label sets of the alerts that the series of ``answer`` are, no two the same.
+            answer: What the rule gives at those times.
         """
-        row, begin, end = runs
-        since = times[begin]
+        row, begin, end = answer.unbroken()
+        since, steps = times[begin], len(times)
         before, self.active = self.active, {}
-        going_on = set()
+        going_on: dict[int, Active] = {}
         for run in np.flatnonzero(begin == 0).tolist() if before else ():
             alert = before.get(names[row[run]])
             if alert is not None:
-                going_on.add(run)
+                going_on[run] = alert
                 since[run] = alert.active_at
-        changes = []
         fires = np.maximum(np.searchsorted(times, since + self.rule.hold), begin)
-        lasts = fires < end
-        for run in np.flatnonzero(lasts | (end == len(times))).tolist():
-            where, labels = int(row[run]), names[row[run]]
-            alert = before[labels] if run in going_on else Active(labels, int(since[run]))
-            if alert.fired_at is None and lasts[run]:
-                found = element(where, int(fires[run]))
-                alert.fired_at = int(times[fires[run]])
-                changes.append(Change("firing", labels, alert.fired_at, found))
-            if end[run] == len(times):
+        runs = np.flatnonzero((fires < end) | (end == steps))
+        row, fires, end = row[runs], fires[runs], end[runs]
+        first = answer.at(row, np.minimum(fires, steps - 1))
+        last = answer.at(row, np.full(len(row), steps - 1))
+        columns = [part.tolist() for part in (runs, row, since[runs], fires, end, first, last)]
+        moments, sources = times.tolist(), answer.labels
+        changes = []
+        for run, series, begun, fire, stop, value, newest in zip(*columns, strict=True):
+            labels = names[series]
+            alert = going_on.get(run) or Active(labels, begun)
+            if alert.fired_at is None and fire < stop:
+                alert.fired_at = moments[fire]
+                found = Element(labels, value, sources[series])
+                changes.append(Change("firing", labels, moments[fire], found))
+            if stop == steps:
                 self.active[labels] = alert
-                alert.element = element(where, len(times) - 1)
+                alert.element = Element(labels, newest, sources[series])
             elif alert.fired_at is not None:
-                changes.append(Change("resolved", labels, int(times[end[run]])))
-        kept = {names[row[run]] for run in going_on}
+                changes.append(Change("resolved", labels, moments[stop]))
+        kept = {alert.labels for alert in going_on.values()}
         changes += [
-            Change("resolved", labels, int(times[0]))
+            Change("resolved", labels, moments[0])
             for labels, alert in before.items()
             if labels not in kept and alert.fired_at is not None
         ]

@@ -41,7 +41,7 @@ def make(pairs: Mapping[str, str] | Iterable[tuple[str, str]]) -> Labels:
         (('__name__', 'up'), ('job', 'a'))
 
     """
-    return tuple(sorted((name, value) for name, value in dict(pairs).items() if value))
+    return tuple(sorted([pair for pair in dict(pairs).items() if pair[1]]))
 
 
 def without(labels: Labels, names: Collection[str]) -> Labels:

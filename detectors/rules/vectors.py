@@ -118,21 +118,23 @@ class Vector:
     __slots__ = ("_present", "_values", "drop", "labels", "runs")
 
     def __init__(
-        self, labels: Sequence[Labels], values: Floats, present: Mask, drop: Mask | None = None
+        self,
+        labels: Sequence[Labels],
+        values: Floats | None,
+        present: Mask | None,
+        drop: Mask | None = None,
+        runs: Runs | None = None,
     ) -> None:
         self.labels = labels
         self.drop = drop
-        self.runs: Runs | None = None
-        self._values: Floats | None = values
-        self._present: Mask | None = present
+        self.runs = runs
+        self._values = values
+        self._present = present
 
     @classmethod
     def sparse(cls, labels: Sequence[Labels], runs: Runs, drop: Mask | None = None) -> Self:
         """Build from what there is in it."""
-        vector = cls.__new__(cls)
-        vector.labels, vector.drop, vector.runs = labels, drop, runs
-        vector._values = vector._present = None
-        return vector
+        return cls(labels, None, None, drop, runs)
 
     @classmethod
     def of(
@@ -173,15 +175,22 @@ class Vector:
         """How many steps."""
         return self.values.shape[1] if self.runs is None else self.runs.shape[1]
 
-    def at(self, row: int, step: int) -> float:
-        """The value of a series at a step at which it is there."""
-        if self.runs is None:
-            return float(self.values[row, step])
+    def at(self, row: Numbers, step: Numbers) -> Floats:
+        """The values of some series, each at one step at which it is there: float64[q].
+
+        Args:
+            row: int64[q].
+            step: int64[q].
+        """
         runs = self.runs
-        first, last = np.searchsorted(runs.row, [row, row + 1]).tolist()
-        place = first + int(np.searchsorted(runs.begin[first:last], step, side="right")) - 1
-        found = place >= first and step < runs.end[place]
-        return float(runs.value[place]) if found else 0.0
+        if runs is None:
+            return self.values[row, step]
+        if not len(runs.row):
+            return np.zeros(len(row))
+        steps = runs.shape[1]
+        place = np.searchsorted(runs.row * steps + runs.begin, row * steps + step, side="right") - 1
+        found = (place >= 0) & (runs.row[place] == row) & (step < runs.end[place])
+        return np.where(found, runs.value[place], 0.0)
 
     def rows(self, rows: Numbers) -> Vector:
         """Some of its series, in the order given."""

@@ -535,11 +535,7 @@ def _sweep(
     names = [state.named(labels, 0.0) for labels in answer.labels]
     if len(set(names)) < len(names):
         return False
-
-    def element(row: int, step: int) -> Element:
-        return Element(names[row], answer.at(row, step), answer.labels[row])
-
-    for change in state.alerts.sweep(times, names, answer.unbroken(), element):
+    for change in state.alerts.sweep(times, names, answer):
         by_time.setdefault(change.at, []).append((state.rule, change))
     state.firing = dict.fromkeys(state.alerts.firing)
     return True

@@ -202,38 +202,60 @@ def kaplan_meier(
         ([1, 2, 3], [0.75, 0.5, 0.0])
 
     """
-    times, deaths = np.unique(ns[event], return_counts=True)
-    at_risk = len(ns) - np.searchsorted(np.sort(ns), times, side="left")
-    return times, np.cumprod(1 - deaths / at_risk, dtype=np.float64)
+    times, share = _product_limits(ns, event, np.zeros(len(ns), np.int64), 1)
+    return (times[0], share[0]) if event.any() else (times[0, :0], share[0, :0])
+
+
+def _product_limits(
+    ns: NDArray[np.int64], event: NDArray[np.bool_], group: NDArray[np.int64], size: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """:func:`kaplan_meier` of each of some groups, int64[g, e] and float64[g, e].
+
+    Where a group has fewer event times than others, its last one is repeated.
+    """
+    order = np.lexsort((ns, group))
+    group, ns = group[order], ns[order]
+    later = (group[1:] != group[:-1]) | (ns[1:] != ns[:-1])
+    first = np.flatnonzero(np.append(True, later)[: len(ns)])
+    died = np.add.reduceat(event[order], first, dtype=np.int64) if len(first) else first
+    at_risk = np.searchsorted(group, group[first], side="right") - first
+    kept = np.flatnonzero(died)
+    first, left = first[kept], 1 - died[kept] / at_risk[kept]
+    begin, end = (
+        np.searchsorted(group[first], np.arange(size), side) for side in ("left", "right")
+    )
+    column = np.arange(max(1, int((end - begin).max(initial=0))))
+    if not len(first):
+        return np.zeros((size, 1), np.int64), np.ones((size, 1))
+    place = np.clip(begin[:, None] + column, 0, np.maximum(end - 1, 0)[:, None])
+    real = column < (end - begin)[:, None]
+    times = np.where(end[:, None] > begin[:, None], ns[first][place], 0)
+    return times, np.cumprod(np.where(real, left[place], 1.0), axis=1)
 
 
 def _survival(sheet: Sheet, zero: str, delays: Delays, within: Sequence[float]) -> None:
     """Kaplan-Meier: misses censored at the job's end, which the fault itself may have caused."""
-    ns = delays.observed_ns
     limits = np.array([round(limit * 1e9) for limit in within], np.int64)
-    group = sheet.groups.of_job[delays.job]
-    order = np.argsort(group, kind="stable")
-    edges = np.searchsorted(group[order], np.arange(len(sheet.groups) + 1))
-    size = len(sheet.groups)
-    median = np.full(size, np.nan)
-    left, spent_ns = (np.full((size, len(within)), np.nan) for _ in range(2))
-    for number in np.flatnonzero(np.diff(edges)).tolist():
-        rows = order[edges[number] : edges[number + 1]]
-        times, share = kaplan_meier(ns[rows], delays.hit[rows])
-        reached = np.flatnonzero(share <= 0.5)
-        if len(reached):
-            median[number] = times[reached[0]] / 1e9
-        since, share = np.append(0, times), np.append(1.0, share)
-        area = np.append(0.0, np.cumsum(np.diff(since) * share[:-1]))
-        step = np.searchsorted(times, limits, side="right")
-        left[number] = share[step]
-        spent_ns[number] = area[step] + (limits - since[step]) * share[step]
-    empty = (np.diff(edges) == 0, NO_POSITIVE)
-    sheet.put(f"km_median_{zero}", median, "the estimate never falls to one half", empty)
-    for place, limit in enumerate(within):
+    group, size = sheet.groups.of_job[delays.job], len(sheet.groups)
+    times, share = _product_limits(delays.observed_ns, delays.hit, group, size)
+    reached = share <= 0.5
+    row = np.arange(size)
+    halved = times[row, reached.argmax(axis=1)] / 1e9
+    since = np.concatenate([np.zeros((size, 1), np.int64), times], axis=1)
+    share = np.concatenate([np.ones((size, 1)), share], axis=1)
+    area = np.cumsum(np.diff(since, axis=1) * share[:, :-1], axis=1)
+    area = np.concatenate([np.zeros((size, 1)), area], axis=1)
+    empty = np.bincount(group, minlength=size) == 0
+    median = np.where(reached.any(axis=1) & ~empty, halved, np.nan)
+    why = (empty, NO_POSITIVE)
+    sheet.put(f"km_median_{zero}", median, "the estimate never falls to one half", why)
+    for limit, limit_ns in zip(within, limits.tolist(), strict=True):
+        step = (times <= limit_ns).sum(axis=1)
+        left = np.where(empty, np.nan, share[row, step])
+        spent_ns = area[row, step] + (limit_ns - since[row, step]) * share[row, step]
         name = f"{seconds(limit)}_{zero}"
-        sheet.put(f"km_recall_{name}", 1 - left[:, place], NO_POSITIVE)
-        sheet.put(f"km_rmst_{name}", spent_ns[:, place] / 1e9, NO_POSITIVE)
+        sheet.put(f"km_recall_{name}", 1 - left, NO_POSITIVE)
+        sheet.put(f"km_rmst_{name}", np.where(empty, np.nan, spent_ns) / 1e9, NO_POSITIVE)
 
 
 def _lead(sheet: Sheet, truth: Truth, blame: Blame) -> None:

@@ -125,7 +125,9 @@ class VerdictLog:
             with_t = pc.replace_substring(times, " ", "T", max_replacements=1)
             times = pc.if_else(pa.array(iso[jobs_in_order]), with_t, times)
         taken = dict(zip(_SAID, (detector, job, *rest), strict=True))
-        columns = {name: _column(values, ROWS.field(name).type, order) for name, values in taken.items()}
+        columns = {
+            name: _column(values, ROWS.field(name).type, order) for name, values in taken.items()
+        }
         columns |= {"seq": pa.array(np.arange(len(order))), "event_time": times}
         table = pa.table([columns[name] for name in ROWS.names], schema=ROWS)
         return cls(table, time_ns)

@@ -205,10 +205,10 @@ MUTANTS = [
         "np.where(delays.hit, np.clip(delays.ns, 0, limit_ns), 0)",
     ),
     (
-        "the censored leave at once",
+        "the censored never leave",
         "delay",
-        'np.searchsorted(np.sort(ns), times, side="left")',
-        'np.searchsorted(np.sort(ns[event]), times, side="left")',
+        "order = np.lexsort((ns, group))",
+        "order = np.lexsort((ns, ~event, group))",
     ),
     (
         "alerts of the instant were not seen",
