@@ -16,7 +16,7 @@ from detectors.rules import sums, tables
 from detectors.rules.errors import EvaluationError
 from detectors.rules.functions import format_value
 from detectors.rules.labels import METADATA, Labels, make
-from detectors.rules.vectors import Runs, Vector
+from detectors.rules.vectors import Runs, Vector, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,64 +92,61 @@ _LAYER = 200
 def _sum_of_runs(runs: Runs, groups: Groups, *, old: bool) -> Runs:
     """Sum what there is, series by series."""
     shape = size, steps = len(groups.labels), runs.shape[1]
+    largest = int(np.bincount(groups.of).max(initial=0))
+    if not old and largest * _LAYER < runs.many:
+        return _sum_in_layers(runs, groups)
     row, step, value = runs.cells()
     group = groups.of[row]
-    largest = int(np.bincount(groups.of).max(initial=0))
-    if old or largest * _LAYER < len(row):
+    if old:  # bincount adds in order, plainly
         place = group * steps + step
-        if old:  # bincount adds in order, plainly
-            totals = np.bincount(place, value, size * steps).astype(np.float64)
-        else:
-            totals = _sum_in_layers(row, place, value, groups, size * steps)
-        there = np.zeros(size * steps, bool)
-        there[place] = True
-        return Runs.of_cells(shape, *np.nonzero(there.reshape(shape)), totals[there])
+        return _gathered_cells(shape, place, np.bincount(place, value, size * steps))
     order = _stable(step) if size == 1 else _by_cell(group, step)
     group, step, value = group[order], step[order], value[order]
     begins = np.flatnonzero(np.diff(group * steps + step, prepend=-1))
     return Runs.of_cells(shape, group[begins], step[begins], _totals(value, begins))
 
 
-def _sum_in_layers(
-    row: NDArray[np.int64], place: NDArray[np.int64], value: Floats, groups: Groups, size: int
-) -> Floats:
-    """The first series of all groups, then the second ones, and so on.
-
-    Args:
-        row: int64[c], ascending: the series of each value.
-        place: int64[c]: which sum each value is part of.
-        value: float64[c].
-        groups: Of the series.
-        size: How many sums.
-    """
+def _sum_in_layers(runs: Runs, groups: Groups) -> Runs:
+    """The first series of all groups, then the second ones, and so on."""
+    shape = len(groups.labels), runs.shape[1]
     rank = np.empty(len(groups.of), np.int64)
     for members in groups.members:
         rank[members] = np.arange(len(members))
-    layer = rank[row]
+    layer = rank[runs.row]
     order = _stable(layer)
-    place, value = place[order], value[order]
-    edges = np.concatenate([[0], np.cumsum(np.bincount(layer))]).tolist()
-    high, low = np.zeros(size), np.zeros(size)
-    for begin, end in pairwise(edges):
+    size = (runs.end - runs.begin)[order]
+    place = spread((groups.of[runs.row] * shape[1] + runs.begin)[order], size)
+    value = np.repeat(runs.value[order], size)
+    edges = np.cumsum(np.bincount(layer[order], size)).astype(np.int64).tolist()
+    high, low = np.zeros(shape[0] * shape[1]), np.zeros(shape[0] * shape[1])
+    for begin, end in pairwise([0, *edges]):
         where, added = place[begin:end], value[begin:end]  # no sum comes twice in a layer
         before = high[where]
         after = before + added
         low[where] += sums.lost_in(before, added, after)
         high[where] = after
-    return np.where(np.isinf(high), high, high + low)
+    return _gathered_cells(shape, place, np.where(np.isinf(high), high, high + low))
+
+
+def _gathered_cells(shape: tuple[int, int], place: NDArray[np.int64], values: NDArray[Any]) -> Runs:
+    """The cells at some places of a matrix given in one row."""
+    there = np.zeros(len(values), bool)
+    there[place] = True
+    row, step = np.nonzero(there.reshape(shape))
+    return Runs.of_cells(shape, row, step, values[there].astype(np.float64))
 
 
 def _totals(values: Floats, begins: NDArray[np.int64]) -> Floats:
     """Compensated sums of the stretches of values that begin somewhere."""
     sizes = np.diff(begins, append=len(values))
+    longest = int(sizes.max(initial=0))
+    if 0 < longest * len(sizes) <= 4 * len(values):  # dense enough for a matrix
+        table = np.zeros((len(sizes), longest))
+        table.reshape(-1)[spread(np.arange(len(sizes)) * longest, sizes)] = values
+        high, low = sums.total(table)
+        return high + low
     number = np.repeat(np.arange(len(begins)), sizes)
     rank = np.arange(len(values)) - begins[number]
-    longest = int(sizes.max(initial=0))
-    if longest * len(sizes) <= 4 * len(values):  # dense enough for a matrix
-        table = np.zeros((len(sizes), longest))
-        table[number, rank] = values
-        high, low = sums.total(table) if longest else (np.zeros(0), np.zeros(0))
-        return high + low
     high, low = np.zeros(len(sizes)), np.zeros(len(sizes))
     layers = _stable(rank)
     edges = np.searchsorted(rank[layers], np.arange(longest + 1))

@@ -360,8 +360,9 @@ class Evaluator:
                 continue
             labels, bare_unique = (block.labels, True) if keeps_name else block.bare
             drop = np.zeros(len(labels), bool) if block.drop is None else block.drop
-            piece = Vector.of(labels, apply(windows), drop if self.delayed_names else None)
-            pieces.append(piece.seen())
+            body = apply(windows)
+            piece = Vector.of(labels, body, drop if self.delayed_names else None)
+            pieces.append(piece if piece.runs is not None else piece.seen())
             unique &= bare_unique
             if name in {"rate", "increase"}:
                 self._note_counters(block.labels, expr)

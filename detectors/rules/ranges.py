@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from detectors.rules import sums
-from detectors.rules.vectors import Runs
+from detectors.rules.vectors import Runs, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,41 +217,42 @@ def _rising_moves(
     all else is the same, too.
     """
     grid, low, high, steps = windows.block.grid, windows.low, windows.high, len(windows.at)
+    columns = np.arange(len(grid) + 1)
+    seen = np.searchsorted(high, columns + 1)  # the first step that sees a column
+    passed = np.searchsorted(low, columns)  # the first step that sees none before it
     opening = rises.first
-    came = np.searchsorted(high, rises.column + 1)  # the first step that sees a rise
-    gone = np.searchsorted(low, rises.column)  # the first step that does not see what was before
+    came, gone = seen[rises.column], passed[rises.column]
     came[opening] = gone[opening] = 0  # a series' first sample is no rise
     base = rises.row * (steps + 1)
-    came += base
-    gone += base
-    turns = np.sort(np.concatenate([came, gone]))
-    turns = turns[np.flatnonzero(np.diff(turns, prepend=-1))]
-    newest = np.searchsorted(came, turns, side="right") - 1
-    oldest = np.searchsorted(gone, turns, side="right") - 1
-    row, begin = np.divmod(turns, steps + 1)
+    turns = np.concatenate([base + came, base + gone])
+    order = np.argsort(turns)
+    arrival = order < len(came)
+    row, begin = np.divmod(turns[order], steps + 1)
     end = np.append(begin[1:], 0)
     end[np.append(row[1:], -1) != row] = steps
-    kept = np.flatnonzero((newest > oldest) & (begin < end))
-    newest, oldest, row, begin, end = (part[kept] for part in (newest, oldest, row, begin, end))
-    alike = np.maximum(_alike_from(windows), np.searchsorted(low, starts))[row]
+    held = np.cumsum(arrival) - 1  # the newest rise so far
+    left = np.cumsum(~arrival) - 1  # and the newest of those that are gone
+    kept = np.flatnonzero((held > left) & (begin < end))
+    row, begin, end, held, left = (part[kept] for part in (row, begin, end, held, left))
+    value = rises.value[left]
+    alike = np.maximum(_alike_from(windows), passed[starts])[row]
     apart = np.clip(alike, begin, end) - begin  # steps that are looked at one by one
-    size = apart + (begin + apart < end)
-    which = np.repeat(np.arange(len(size)), size)
-    number = np.arange(len(which)) - (np.cumsum(size) - size)[which]
-    step = begin[which] + number
-    until = np.where(number < apart[which], step + 1, end[which])
-    row, value = row[which], rises.value[oldest[which]]
-    first, last = np.maximum(low[step], starts[row]), high[step] - 1
+    together = begin + apart < end
+    size = apart + together
+    step = spread(begin, size)
+    until = step + 1
+    until[np.cumsum(size)[together] - 1] = end[together]
+    first, last = np.maximum(low[step], np.repeat(starts[row], size)), high[step] - 1
     return _Moves(
-        row,
+        np.repeat(row, size),
         step,
         until,
-        rises.value[newest[which]] - value,
-        value,
+        np.repeat(rises.value[held] - value, size),
+        np.repeat(value, size),
         grid[first],
         grid[last],
         last - first + 1,
-        since=np.maximum(np.searchsorted(high, starts + 2), steps - int(enough.sum())),
+        since=np.maximum(seen[np.minimum(starts + 1, len(grid))], steps - int(enough.sum())),
     )
 
 

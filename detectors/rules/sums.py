@@ -35,9 +35,10 @@ def total(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.
         running = np.add.accumulate(values, axis=-1)
         before = np.concatenate([np.zeros_like(values[..., :1]), running[..., :-1]], axis=-1)
         lost = lost_in(before, values, running)
-        lost[np.isinf(running)] = 0.0
-        low = np.add.accumulate(lost, axis=-1)[..., -1]
         end = running[..., -1]
+        if not np.isfinite(end).all():
+            lost[np.isinf(running)] = 0.0
+        low = np.add.accumulate(lost, axis=-1)[..., -1]
         return end, np.where(np.isinf(end), 0.0, low)
 
 

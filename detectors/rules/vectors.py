@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
     Numbers = NDArray[np.int64]
 
-__all__ = ["Runs", "Vector"]
+__all__ = ["Runs", "Vector", "spread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,12 @@ class Runs:
         size = self.end - self.begin
         if (size == 1).all():
             return self.row, self.begin, self.value
-        before = np.cumsum(size) - size
-        step = np.repeat(self.begin - before, size)
-        step += np.arange(len(step))
-        return np.repeat(self.row, size), step, np.repeat(self.value, size)
+        return np.repeat(self.row, size), spread(self.begin, size), np.repeat(self.value, size)
+
+    @property
+    def many(self) -> int:
+        """How many cells there are in runs."""
+        return int((self.end - self.begin).sum())
 
     @property
     def values(self) -> Floats:
@@ -104,6 +106,19 @@ class Runs:
         since = None if self.since is None else self.since[rows]
         left = self.only(kept)
         return replace(left, shape=(len(rows), self.shape[1]), row=row[kept], since=since)
+
+
+def spread(begin: Numbers, size: Numbers) -> Numbers:
+    """Numbers in a row from each of some on, one stretch after the other.
+
+    Examples:
+        >>> spread(np.array([5, 1]), np.array([2, 3])).tolist()
+        [5, 6, 1, 2, 3]
+
+    """
+    out: Numbers = np.repeat(begin - (np.cumsum(size) - size), size)
+    out += np.arange(len(out))
+    return out
 
 
 class Vector:
@@ -224,7 +239,7 @@ class Vector:
         runs = self.runs
         if runs is None or (runs.since is not None and holds(np.zeros(1)).any()):
             return self.only(holds(self.values))
-        return Vector.sparse(self.labels, runs.only(holds(runs.value)), self.drop).seen()
+        return Vector.sparse(self.labels, runs.only(holds(runs.value)), self.drop)
 
     def mapped(self, function: Callable[[Floats], Floats]) -> Vector:
         """The same series with other values, each made from one by itself."""
