@@ -15,8 +15,9 @@ import numpy as np
 from detectors.rules import sums, tables
 from detectors.rules.errors import EvaluationError
 from detectors.rules.functions import format_value
+from detectors.rules.keys import order_of, spread
 from detectors.rules.labels import METADATA, Labels, make
-from detectors.rules.vectors import Runs, Vector, spread
+from detectors.rules.vectors import Runs, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,7 +101,7 @@ def _sum_of_runs(runs: Runs, groups: Groups, *, old: bool) -> Runs:
     if old:  # bincount adds in order, plainly
         place = group * steps + step
         return _gathered_cells(shape, place, np.bincount(place, value, size * steps))
-    order = _stable(step) if size == 1 else _by_cell(group, step)
+    order = order_of(step) if size == 1 else _by_cell(group, step)
     group, step, value = group[order], step[order], value[order]
     begins = np.flatnonzero(np.diff(group * steps + step, prepend=-1))
     return Runs.of_cells(shape, group[begins], step[begins], _totals(value, begins))
@@ -113,7 +114,7 @@ def _sum_in_layers(runs: Runs, groups: Groups) -> Runs:
     for members in groups.members:
         rank[members] = np.arange(len(members))
     layer = rank[runs.row]
-    order = _stable(layer)
+    order = order_of(layer)
     size = (runs.end - runs.begin)[order]
     place = spread((groups.of[runs.row] * shape[1] + runs.begin)[order], size)
     value = np.repeat(runs.value[order], size)
@@ -148,7 +149,7 @@ def _totals(values: Floats, begins: NDArray[np.int64]) -> Floats:
     number = np.repeat(np.arange(len(begins)), sizes)
     rank = np.arange(len(values)) - begins[number]
     high, low = np.zeros(len(sizes)), np.zeros(len(sizes))
-    layers = _stable(rank)
+    layers = order_of(rank)
     edges = np.searchsorted(rank[layers], np.arange(longest + 1))
     for begin, end in pairwise(edges.tolist()):  # the first value of every sum, the second, ...
         layer = layers[begin:end]
@@ -172,17 +173,10 @@ def _counts_of_runs(runs: Runs, groups: Groups) -> Runs:
     return Runs.of_cells((size, steps), row, step, count[row, step].astype(np.float64))
 
 
-def _stable(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sort; numpy has a linear way for 8 and 16 bits."""
-    top = int(keys.max(initial=0))
-    kind = np.uint8 if top < 2**8 else np.uint16 if top < 2**16 else np.int64
-    return np.argsort(keys.astype(kind), kind="stable")
-
-
 def _by_cell(group: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sort by group, then step, in two passes of which the first is the minor one."""
-    minor = _stable(step)
-    return minor[_stable(group[minor])]
+    minor = order_of(step)
+    return minor[order_of(group[minor])]
 
 
 def _gathered(vector: Vector, groups: Groups, combine: np.ufunc, kind: type) -> NDArray[Any]:

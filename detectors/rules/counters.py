@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import numpy as np
 
 from detectors.rules import tables
+from detectors.rules.keys import distinct, order_of
 from detectors.rules.labels import NAME, Labels, make
 from detectors.rules.series import Block, Rises
 
@@ -92,11 +93,11 @@ class Census:
             named = (rows[:, None] * width + columns).reshape(-1)
         begun = len(np.unique(named))
         pair = np.concatenate([named, history.node.astype(np.int64) * width + history.kind])
-        unique, first, which = np.unique(pair, return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")  # of their first alerts
+        unique, first, which = distinct(pair)
+        order = order_of(first)  # of their first alerts
         place = np.empty(len(unique), np.int64)
         place[order] = np.arange(len(unique))
-        row = place[which.reshape(-1)[len(named) :]]
+        row = place[which[len(named) :]]
         self.size = len(unique)
         self._labels = _labels(history.job, nodes, kinds, *np.divmod(unique[order], width))
         tick = _scrape_at(history.at, scrape)
@@ -148,7 +149,7 @@ def _rising(
     row: NDArray[np.int64], tick: NDArray[np.int64], count: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Counts by series and time, summed up in each series: each time once, in order."""
-    order = np.argsort(row, kind="stable")
+    order = order_of(row)
     row, tick, total = row[order], tick[order], np.cumsum(count[order])
     begins = np.flatnonzero(np.diff(row, prepend=-1))
     before = np.append(0.0, total)[begins]

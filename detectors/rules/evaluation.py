@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from detectors.rules import aggregation, histograms, notes, operators, ordering
+from detectors.rules import aggregation, histograms, notes, operators, ordering, tables
 from detectors.rules.errors import EvaluationError, Unsupported
 from detectors.rules.functions import (
     CALENDAR,
@@ -121,9 +121,9 @@ class Evaluator:
     notes: dict[str, None] = field(default_factory=dict)
     _span: tuple[int, int] | None = None
     _step: int = 0
-    _grouped: dict[tuple[int, tuple[str, ...], bool], tuple[list[Labels], aggregation.Groups]] = (
-        field(default_factory=dict, repr=False)
-    )
+    _grouped: dict[
+        tuple[int, tuple[str, ...], bool], tuple[Sequence[Labels], aggregation.Groups]
+    ] = field(default_factory=dict, repr=False)
     _grouped_version: int = -1
     _known: dict[tuple[Expression, bytes, tuple[int, int] | None], Vector] = field(
         default_factory=dict, repr=False
@@ -280,16 +280,18 @@ class Evaluator:
             fresh = stamp >= oldest if self._old else stamp > oldest
             here = has & fresh & ~is_stale(value)
             rows = np.flatnonzero(here.any(axis=1))
-            labels.extend(block.labels[row] for row in rows)
+            labels.extend(tables.chosen(block.labels, rows))
             values.append(value[rows])
             present.append(here[rows])
             stamps.append(stamp[rows])
         if not labels:
             return Vector.empty(len(times)), np.zeros((0, len(times)), np.int64)
-        found = [np.concatenate(parts) for parts in (values, present, stamps)]
-        if fixed:  # one look serves all steps
-            found = [np.repeat(part, len(times), axis=1) for part in found]
-        return Vector(labels, found[0], found[1]), found[2]
+        vector = Vector(labels, np.concatenate(values), np.concatenate(present))
+        stamp = np.concatenate(stamps)
+        if not fixed:
+            return vector, stamp
+        every = np.zeros(len(times), np.int64)  # one look serves all steps
+        return Vector(labels, vector.values[:, every], vector.present[:, every]), stamp[:, every]
 
     # ranges ---------------------------------------------------------------------------------
 
@@ -677,7 +679,7 @@ class Evaluator:
             self._note_quantile(q)
         return aggregation.reduce(node.op, vector, groups, old=self._old, q=q)
 
-    def _groups(self, series: list[Labels], node: Aggregate) -> aggregation.Groups:
+    def _groups(self, series: Sequence[Labels], node: Aggregate) -> aggregation.Groups:
         """Group series; rules often group the same ones again."""
         if self._grouped_version != self.storage.version:
             self._grouped.clear()

@@ -231,12 +231,13 @@ def _check_unique(
     if not len(clash):
         return
     group, step = clash[0]
-    pair = [row for row in np.flatnonzero(groups == group) if vector.present[row, step]][:2]
+    rivals = np.flatnonzero((groups == group) & vector.present[:, step])
+    pair = tables.chosen(vector.labels, rivals[:2])
     names = set(matching.labels)
-    labels = vector.labels[pair[0]]
+    labels = pair[0]
     shown = keep(labels, names) if matching.on else without(labels, names | METADATA)
     side = "left" if swapped else "right"
-    both = ", ".join(sorted(show_all(vector.labels[row]) for row in pair))
+    both = ", ".join(sorted(map(show_all, pair)))
     raise EvaluationError(
         f"found duplicate series for the match group {show_all(shown)} on the {side} hand-side of "
         f"the operation: [{both}];many-to-many matching not allowed: matching labels must be "

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from detectors.rules import sums
-from detectors.rules.vectors import Runs, spread
+from detectors.rules.keys import spread
+from detectors.rules.vectors import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,29 +122,49 @@ def extrapolated(windows: Windows, *, counter: bool, rate: bool, old: bool) -> R
         old: Whether to round as before 2.51, where a counter's way to zero came first.
     """
     moves = _moves(windows, counter=counter)
-    result, first, last, step = moves.result, moves.first, moves.last, moves.step
+    result, extent, which = moves.result, moves.extent, moves.which
     with np.errstate(all="ignore"):
-        sampled = (last - first) / 1000.0
-        spacing = sampled / (moves.count - 1)
-        to_start = (first - windows.start[step]) / 1000.0
-        to_end = (windows.end[step] - last) / 1000.0
+        sampled = (extent.last - extent.first) / 1000.0
+        spacing = sampled / (extent.count - 1)
+        to_start = (extent.first - extent.start) / 1000.0
+        to_end = (extent.end - extent.last) / 1000.0
         threshold = spacing * 1.1
-        to_zero = np.where(
-            (result > 0) & (moves.value >= 0), sampled * (moves.value / result), np.inf
-        )
-        if counter and old:
-            to_start = np.minimum(to_start, to_zero)
-        to_start = np.where(to_start < threshold, to_start, spacing / 2)
-        if counter and not old:
-            to_start = np.minimum(to_start, to_zero)
         to_end = np.where(to_end < threshold, to_end, spacing / 2)
+        if counter and not old:
+            to_start = np.where(to_start < threshold, to_start, spacing / 2)
+        sampled, to_start, to_end = sampled[which], to_start[which], to_end[which]
+        if counter:
+            to_zero = sampled * (moves.value / result)
+            to_zero[(result <= 0) | (moves.value < 0)] = np.inf
+            to_start = np.minimum(to_start, to_zero)
+        if old or not counter:
+            to_start = np.where(to_start < threshold[which], to_start, spacing[which] / 2)
         factor = ((sampled + to_start) + to_end) / sampled
         if rate:
-            factor = factor / ((windows.end[step] - windows.start[step]) / 1000.0)
+            factor = factor / ((windows.end[:1] - windows.start[:1]) / 1000.0)
         value = result * factor
     shape = len(windows.block.labels), len(windows.at)
-    runs = Runs(shape, moves.row, step, moves.until, value, moves.since)
+    runs = Runs(shape, moves.row, moves.step, moves.until, value, moves.since)
     return runs if moves.present is None else (runs.values, moves.present)
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How samples lie in some windows; times in milliseconds.
+
+    Attributes:
+        first: Of the first sample.
+        last: Of the last sample.
+        count: How many samples.
+        start: Where the window begins.
+        end: Where it ends.
+    """
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    count: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +177,8 @@ class _Moves:
         until: The steps before which nothing else happens to them.
         result: Last value less first, with what was lost at resets.
         value: The first value.
-        first: Milliseconds of the first sample.
-        last: Milliseconds of the last sample.
-        count: How many samples.
+        extent: How samples lie in them.
+        which: The places in ``extent`` that are theirs.
         present: bool[n, k]: which windows hold two samples.
         since: Or int64[n]: the step from which on those of a series do.
     """
@@ -168,9 +188,8 @@ class _Moves:
     until: NDArray[np.int64]
     result: Floats
     value: Floats
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    count: NDArray[np.int64]
+    extent: _Extent
+    which: NDArray[np.int64] | slice
     present: Mask | None = None
     since: NDArray[np.int64] | None = None
 
@@ -193,18 +212,11 @@ def _moves(windows: Windows, *, counter: bool) -> _Moves:
     if counter:
         _add_resets(block, first, last, result)
     moved = np.flatnonzero(result != 0)
-    first, last = first[moved], last[moved]
-    return _Moves(
-        row[moved],
-        step[moved],
-        step[moved] + 1,
-        result[moved],
-        values[first],
-        times[first],
-        times[last],
-        last - first + 1,
-        present,
+    row, step, first, last = row[moved], step[moved], first[moved], last[moved]
+    extent = _Extent(
+        times[first], times[last], last - first + 1, windows.start[step], windows.end[step]
     )
+    return _Moves(row, step, step + 1, result[moved], values[first], extent, slice(None), present)
 
 
 def _rising_moves(
@@ -225,13 +237,12 @@ def _rising_moves(
     came[opening] = gone[opening] = 0  # a series' first sample is no rise
     base = rises.row * (steps + 1)
     turns = np.concatenate([base + came, base + gone])
-    order = np.argsort(turns)
-    arrival = order < len(came)
+    order = np.argsort(turns, kind="stable")  # two sorted halves are merged
     row, begin = np.divmod(turns[order], steps + 1)
     end = np.append(begin[1:], 0)
     end[np.append(row[1:], -1) != row] = steps
-    held = np.cumsum(arrival) - 1  # the newest rise so far
-    left = np.cumsum(~arrival) - 1  # and the newest of those that are gone
+    held = np.cumsum(order < len(came)) - 1  # the newest rise so far
+    left = np.arange(len(order)) - held - 1  # and the newest of those that are gone
     kept = np.flatnonzero((held > left) & (begin < end))
     row, begin, end, held, left = (part[kept] for part in (row, begin, end, held, left))
     value = rises.value[left]
@@ -242,18 +253,37 @@ def _rising_moves(
     step = spread(begin, size)
     until = step + 1
     until[np.cumsum(size)[together] - 1] = end[together]
-    first, last = np.maximum(low[step], np.repeat(starts[row], size)), high[step] - 1
+    first = np.maximum(low[step], np.repeat(starts[row], size))
     return _Moves(
         np.repeat(row, size),
         step,
         until,
         np.repeat(rises.value[held] - value, size),
         np.repeat(value, size),
-        grid[first],
-        grid[last],
-        last - first + 1,
+        *_extent(windows, step, first, enough),
         since=np.maximum(seen[np.minimum(starts + 1, len(grid))], steps - int(enough.sum())),
     )
+
+
+def _extent(
+    windows: Windows, step: NDArray[np.int64], first: NDArray[np.int64], enough: Mask
+) -> tuple[_Extent, NDArray[np.int64] | slice]:
+    """How samples lie in windows that begin with some columns, and which places are whose.
+
+    On an even grid that all windows end alike on, the number of samples says it all.
+    """
+    grid, high = windows.block.grid, windows.high
+    apart, ends = np.diff(grid), (windows.end - grid[np.maximum(high - 1, 0)])[enough]
+    if len(ends) and (apart == apart[0]).all() and (ends == ends[0]).all():
+        count = np.arange(int(high.max()) + 1)
+        last, end = np.zeros_like(count), np.full_like(count, ends[0])
+        start = end - (windows.end[0] - windows.start[0])
+        return _Extent((1 - count) * apart[0], last, count, start, end), high[step] - first
+    last = high[step] - 1
+    each = _Extent(
+        grid[first], grid[last], last - first + 1, windows.start[step], windows.end[step]
+    )
+    return each, slice(None)
 
 
 def _alike_from(windows: Windows) -> int:
@@ -285,24 +315,18 @@ def _growing_moves(
     present = (starts[:, None] <= high - 2) & enough
     if not len(grid):
         nothing, empty = np.zeros(0, np.int64), np.zeros(0)
-        return _Moves(nothing, nothing, nothing, empty, empty, nothing, nothing, nothing, present)
+        extent = _Extent(nothing, nothing, nothing, nothing, nothing)
+        return _Moves(nothing, nothing, nothing, empty, empty, extent, slice(None), present)
     begin, end = np.minimum(low, len(grid) - 1), np.maximum(high - 1, 0)
     # before its first sample a series is filled with it, so that nothing changes there
     change = np.subtract(_columns(filled, end), _columns(filled, begin))
     if not enough.all():
         change[:, ~enough] = 0.0
     row, step = np.nonzero(change)
-    first, last = np.maximum(low[step], starts[row]), high[step] - 1
+    first = np.maximum(low[step], starts[row])
+    extent, which = _extent(windows, step, first, enough)
     return _Moves(
-        row,
-        step,
-        step + 1,
-        change[row, step],
-        filled[row, first],
-        grid[first],
-        grid[last],
-        last - first + 1,
-        present,
+        row, step, step + 1, change[row, step], filled[row, first], extent, which, present
     )
 
 

@@ -33,8 +33,8 @@ def total(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.
     """
     with np.errstate(all="ignore"):
         running = np.add.accumulate(values, axis=-1)
-        before = np.concatenate([np.zeros_like(values[..., :1]), running[..., :-1]], axis=-1)
-        lost = lost_in(before, values, running)
+        lost = np.zeros_like(values)
+        lost[..., 1:] = lost_in(running[..., :-1], values[..., 1:], running[..., 1:])
         end = running[..., -1]
         if not np.isfinite(end).all():
             lost[np.isinf(running)] = 0.0

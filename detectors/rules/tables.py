@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from detectors.rules.keys import distinct
 from detectors.rules.labels import METADATA, Labels, keep, nameless, without
 
 if TYPE_CHECKING:
@@ -84,16 +85,16 @@ class Table(Sequence[Labels]):
     @property
     def unique(self) -> bool:
         """Whether no two of them are the same."""
-        return len(np.unique(self._numbers)) == len(self)
+        return len(distinct(self._numbers)[0]) == len(self)
 
     def distinct(self) -> tuple[list[Labels], NDArray[np.int64]]:
         """The different ones, ascending, and int64[n]: which of them each is."""
-        _, first, which = np.unique(self._numbers, return_index=True, return_inverse=True)
+        _, first, which = distinct(self._numbers)
         found = [self[row] for row in first.tolist()]
         order = sorted(range(len(found)), key=found.__getitem__)
         place = np.empty(len(found), np.int64)
         place[order] = np.arange(len(found))
-        return [found[number] for number in order], place[which.reshape(-1)]
+        return [found[number] for number in order], place[which]
 
     @property
     def _numbers(self) -> NDArray[np.int64]:

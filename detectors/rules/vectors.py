@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from detectors.rules import tables
+from detectors.rules.keys import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
     Numbers = NDArray[np.int64]
 
-__all__ = ["Runs", "Vector", "spread"]
+__all__ = ["Runs", "Vector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +107,6 @@ class Runs:
         since = None if self.since is None else self.since[rows]
         left = self.only(kept)
         return replace(left, shape=(len(rows), self.shape[1]), row=row[kept], since=since)
-
-
-def spread(begin: Numbers, size: Numbers) -> Numbers:
-    """Numbers in a row from each of some on, one stretch after the other.
-
-    Examples:
-        >>> spread(np.array([5, 1]), np.array([2, 3])).tolist()
-        [5, 6, 1, 2, 3]
-
-    """
-    out: Numbers = np.repeat(begin - (np.cumsum(size) - size), size)
-    out += np.arange(len(out))
-    return out
 
 
 class Vector:

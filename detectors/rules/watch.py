@@ -456,7 +456,7 @@ def verdicts_of(
     return [(at, verdict) for at, here in changes.items() for verdict in book.take(here)]
 
 
-_CELLS = 400_000
+_CELLS = 1_000_000
 """How many series times instants are evaluated at once: what bounds the memory of a long job."""
 
 

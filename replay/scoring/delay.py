@@ -230,7 +230,7 @@ def _product_limits(
     place = np.clip(begin[:, None] + column, 0, np.maximum(end - 1, 0)[:, None])
     real = column < (end - begin)[:, None]
     times = np.where(end[:, None] > begin[:, None], ns[first][place], 0)
-    return times, np.cumprod(np.where(real, left[place], 1.0), axis=1)
+    return times, np.cumprod(np.where(real, left[place], 1.0), axis=1, dtype=np.float64)
 
 
 def _survival(sheet: Sheet, zero: str, delays: Delays, within: Sequence[float]) -> None:

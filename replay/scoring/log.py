@@ -111,26 +111,19 @@ class VerdictLog:
         if not said:
             return cls(ROWS.empty_table(), np.empty(0, np.int64))
         detector, job, at, number, *rest = zip(*said, strict=True)
-        rank = {name: place for place, name in enumerate(detectors)}
-        rank.update({name: len(rank) for name in sorted(set(detector) - set(rank))})
-        job_number = np.array([jobs[name] for name in job], np.int64)
-        ranks = [rank[name] for name in detector]
-        order = np.lexsort((number, ranks, at, job_number))
-        starts = np.array([job.start_ns for job in trace.jobs], np.int64)
-        iso = np.array(["T" in job.start_time for job in trace.jobs], bool)
-        jobs_in_order = job_number[order]
-        time_ns = starts[jobs_in_order] + _nanoseconds(np.array(at, np.float64)[order])
-        times = format_times(time_ns)
-        if iso.any():
-            with_t = pc.replace_substring(times, " ", "T", max_replacements=1)
-            times = pc.if_else(pa.array(iso[jobs_in_order]), with_t, times)
-        taken = dict(zip(_SAID, (detector, job, *rest), strict=True))
-        columns = {
-            name: _column(values, ROWS.field(name).type, order) for name, values in taken.items()
-        }
-        columns |= {"seq": pa.array(np.arange(len(order))), "event_time": times}
-        table = pa.table([columns[name] for name in ROWS.names], schema=ROWS)
-        return cls(table, time_ns)
+        declared = dict.fromkeys([*detectors, *sorted(set(detector) - set(detectors))])
+        rank = {name: place for place, name in enumerate(declared)}
+        job_number, ranks = (
+            np.array([numbers[name] for name in names], np.int64)
+            for numbers, names in ((jobs, job), (rank, detector))
+        )
+        seconds = np.array(at, np.float64)
+        order = np.lexsort((np.array(number, np.int64), ranks, seconds, job_number))
+        time_ns, times = _event_times(trace, job_number[order], seconds[order])
+        columns = {"seq": pa.array(np.arange(len(order))), "event_time": times}
+        for name, values in zip(_SAID, (detector, job, *rest), strict=True):
+            columns[name] = _column(values, ROWS.field(name).type, order)
+        return cls(pa.table([columns[name] for name in ROWS.names], schema=ROWS), time_ns)
 
     @classmethod
     def from_rows(cls, rows: Iterable[tuple[Any, ...]], source: str = "") -> Self:
@@ -248,6 +241,26 @@ def _said(said: TimedVerdict) -> tuple[Any, ...]:
         said.scheduled_wall,
         said.emitted_wall,
     )
+
+
+def _event_times(
+    trace: Trace, job: NDArray[np.int64], at: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], pa.Array[Any]]:
+    """Times on the trace's own clock: nanoseconds, and texts as their jobs' starts are written.
+
+    Args:
+        trace: The trace.
+        job: int64[n], places of its jobs.
+        at: float64[n], seconds since their starts.
+    """
+    starts = np.array([one.start_ns for one in trace.jobs], np.int64)
+    with_t = np.array(["T" in one.start_time for one in trace.jobs], bool)
+    time_ns = starts[job] + _nanoseconds(at)
+    texts = format_times(time_ns)
+    if with_t.any():
+        other = pc.replace_substring(texts, " ", "T", max_replacements=1)
+        texts = pc.if_else(pa.array(with_t[job]), other, texts)
+    return time_ns, texts
 
 
 def _nanoseconds(at: Any) -> Any:
@@ -489,5 +502,5 @@ def _column(
     words = pa.types.is_dictionary(kind)
     column = pa.array(values, pa.string() if words else kind)
     if order is not None:
-        column = column.take(pa.array(order))
+        column = column.take(order)
     return column.dictionary_encode() if words else column

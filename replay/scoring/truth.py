@@ -213,9 +213,12 @@ class _Alerts:
         job = rank[trace.events.column("job").to_numpy()]
         at_ns = trace.events.column("at").to_numpy().astype(np.int64)
         word, words = coded(trace.events.column("ip"))
-        used, word = np.unique(word, return_inverse=True)
-        order = np.lexsort((at_ns, job))
+        used, word = _used(word, len(words))
         names = tuple(words[number] for number in used.tolist())
+        later = (job[1:] > job[:-1]) | ((job[1:] == job[:-1]) & (at_ns[1:] >= at_ns[:-1]))
+        if later.all():  # as most traces are written
+            return cls(job, at_ns, word, names)
+        order = np.lexsort((at_ns, job))
         return cls(job[order], at_ns[order], word[order], names)
 
     def firsts(self, code: Mapping[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -232,6 +235,14 @@ class _Alerts:
         at_ns, known = np.zeros(jobs, np.int64), np.zeros(jobs, np.bool_)
         at_ns[found], known[found] = self.at_ns[first], True
         return at_ns, known
+
+
+def _used(codes: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The codes there are of ``size`` ones, ascending, and which of those each is."""
+    used = np.flatnonzero(np.bincount(codes, minlength=size))
+    place = np.zeros(size, np.int64)
+    place[used] = np.arange(len(used))
+    return used, place[codes]
 
 
 def find(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -292,7 +303,7 @@ def data_hash(trace: Trace) -> str:
         order = np.argsort(at[rows], kind="stable")
         digest.update(at[rows][order].astype("<i8").tobytes())
         for codes, vocabulary in words.values():
-            used, local = np.unique(codes[rows], return_inverse=True)
+            used, local = _used(codes[rows], len(vocabulary))
             names = [vocabulary[code] for code in used.tolist()]
             rank = np.argsort(np.argsort(names)) if names else used
             _add(digest, sorted(names))

@@ -307,8 +307,8 @@ MUTANTS = [
     (
         "jobs in the order of their text",
         "log",
-        "order = np.lexsort((number, ranks, at, job_number))",
-        "order = np.lexsort((number, ranks, at, np.unique(job, return_inverse=True)[1]))",
+        "ranks, seconds, job_number))",
+        "ranks, seconds, np.unique(job, return_inverse=True)[1]))",
     ),
     (
         "a null metric passes a gate",

@@ -41,6 +41,9 @@ def test_canonical_order_whatever_order_verdicts_come_in(bench):
         timed("a", "Job2", 0, 5.0),
         timed("a", "Job2", 1, 7.0),
         timed("other", "Job2", 0, 5.0),
+        timed("later", "Job2", 0, 5.0),
+        timed("other", "Job2", 1, 5.0),
+        timed("later", "Job2", 1, 5.0),
     ]
     for order in (verdicts, verdicts[::-1]):
         log = VerdictLog.of(trace, order, ["b", "a"])
@@ -49,9 +52,12 @@ def test_canonical_order_whatever_order_verdicts_come_in(bench):
             (0, "Job2", "b"),
             (1, "Job2", "b"),
             (2, "Job2", "a"),
-            (3, "Job2", "other"),
-            (4, "Job2", "a"),
-            (5, "Job10", "late"),
+            (3, "Job2", "later"),
+            (4, "Job2", "later"),
+            (5, "Job2", "other"),
+            (6, "Job2", "other"),
+            (7, "Job2", "a"),
+            (8, "Job10", "late"),
         ]
 
 

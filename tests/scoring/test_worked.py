@@ -371,6 +371,14 @@ def test_latency_before_the_nodes_own_alert_is_negative(bench):
     assert found["km_median_node_alert"] == 0.0
 
 
+def test_alerts_may_stand_in_any_order(bench):
+    alerts = [(40, "b", "k"), (10, "a", "k"), (20, "b", "k")]
+    found = [bench.one(TWO, [bench.say("b", 25)], order) for order in (alerts, sorted(alerts))]
+    assert found[0] == found[1]
+    assert found[0]["latency_node_alert_p50"] == 5.0
+    assert found[0]["latency_job_alert_p50"] == 15.0
+
+
 def test_alerts_before_the_start_and_at_zero_are_ordinary(bench):
     found = bench.one(TWO, [bench.say("b", 5)], [(-10, "a", "k"), (0, "b", "k")])
     assert found["latency_job_alert_p50"] == 15.0

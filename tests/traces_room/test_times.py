@@ -7,12 +7,21 @@ import subprocess
 import sys
 from datetime import datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.traces.times import SECOND, format_ns, parse_one, parse_times, shift_times, why_not
+from replay.traces.times import (
+    SECOND,
+    format_ns,
+    format_times,
+    parse_one,
+    parse_times,
+    shift_times,
+    why_not,
+)
 
 MOMENTS = st.datetimes(datetime(1678, 1, 1), datetime(2261, 12, 31))  # noqa: DTZ001 - no zone
 NEARLY = st.from_regex(
@@ -45,6 +54,13 @@ def test_the_fast_road_takes_nothing_that_the_slow_one_refuses(texts):
     ns, bad = parse_times(pa.array(texts))
     assert bad[0] == (parse_one(texts[0]) is None)
     assert bad[0] or ns[0] == parse_one(texts[0])
+
+
+@given(st.lists(st.integers(-(2**63) + SECOND, 2**63 - SECOND) | st.integers(-9, 9)))
+def test_many_times_are_written_as_single_ones(moments):
+    some = np.array(moments, np.int64) // 10**6 * 10**6
+    for ns in (np.array(moments, np.int64), some, some // SECOND * SECOND):
+        assert format_times(ns).to_pylist() == [format_ns(moment) for moment in ns.tolist()]
 
 
 def test_an_empty_column():
