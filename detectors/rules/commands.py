@@ -213,10 +213,12 @@ def _scored(
     trace: Trace, program: Program, policy: Any, about: dict[str, Any], where: str | None
 ) -> Score:
     """Evaluate all jobs and score the file and each of its alerts."""
+    from replay.engine.realtime import frozen_garbage
     from replay.scoring import VerdictLog, onsets_beside, score
 
     names = _names(program)
-    log = VerdictLog.of(trace, _verdicts(trace, program), names)
+    with frozen_garbage():
+        log = VerdictLog.of(trace, _verdicts(trace, program), names)
     if where:
         _written(where, lambda: log.write(Path(where)))
     onsets = onsets_beside(trace.source)
@@ -235,11 +237,11 @@ def _verdicts(trace: Trace, program: Program) -> Iterator[TimedVerdict]:
     label = program.settings.label
     for history in _histories(trace):
         changes = changes_of(program, history)
-        streams: dict[str, dict[int, Changes]] = {"rules": changes}
+        alone: dict[str, dict[int, Changes]] = {}  # each alert by itself
         for at, here in changes.items():
-            for rule, change in here:
-                own = streams.setdefault(f"rules:{rule.name}", {})
-                own.setdefault(at, []).append((rule, change))
+            for one in here:
+                alone.setdefault(one[0].name, {}).setdefault(at, []).append(one)
+        streams = {"rules": changes} | {f"rules:{name}": own for name, own in alone.items()}
         for name, stream in streams.items():
             for number, (at, verdict) in enumerate(verdicts_of(stream, label)):
                 yield TimedVerdict("rules", 0, name, history.job, number, at / 1000.0, verdict)

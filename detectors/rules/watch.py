@@ -92,31 +92,38 @@ class Book:
     def take(self, changes: Changes) -> list[Verdict]:
         """Take in all changes of one instant."""
         before: dict[str | None, int] = {}
-        reasons: dict[str | None, str] = {}
+        first: dict[str | None, tuple[Rule, Change]] = {}  # that accuse each node
         for rule, change in changes:
-            if self.alert not in {"", rule.name}:
+            if self.alert and self.alert != rule.name:
                 continue
-            if change.labels not in self._nodes:
-                self._nodes[change.labels] = dict(change.labels).get(self.label)
-            node = self._nodes[change.labels]
+            node = self._node(change.labels)
             firing = self._firing.get(node, 0)
             before.setdefault(node, firing)
-            self._firing[node] = firing + (1 if change.kind == "firing" else -1)
-            if change.kind == "firing" and node not in reasons:
-                reasons[node] = "" if before[node] else self._reason(rule, change)
-        verdicts = []
+            if change.kind == "firing":
+                self._firing[node] = firing + 1
+                first.setdefault(node, (rule, change))
+            else:
+                self._firing[node] = firing - 1
         nodes = list(before)
         if len(nodes) > 1:
             nodes.sort(key=lambda name: (name is not None, name or ""))
+        verdicts = []
         for node in nodes:
             now = self._firing[node]
             if now and not before[node]:
-                verdicts.append(Verdict(node, "raise", reason=reasons[node]))
+                verdicts.append(Verdict(node, "raise", reason=self._reason(*first[node])))
             elif before[node] and not now:
                 verdicts.append(Verdict(node, "retract", reason="resolved"))
             if not now:
                 del self._firing[node]
         return verdicts
+
+    def _node(self, labels: Labels) -> str | None:
+        """The node that an alert names."""
+        try:
+            return self._nodes[labels]
+        except KeyError:
+            return self._nodes.setdefault(labels, dict(labels).get(self.label))
 
     def _reason(self, rule: Rule, change: Change) -> str:
         """The alert's first words for people, or its labels."""

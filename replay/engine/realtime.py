@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["realtime"]
+__all__ = ["frozen_garbage", "realtime"]
 
 _PR_SET_TIMERSLACK = 29
 _PR_GET_TIMERSLACK = 30
@@ -20,7 +20,7 @@ _INTERPRETERS_OWN = 1000
 
 
 @contextlib.contextmanager
-def _frozen_garbage() -> Iterator[None]:
+def frozen_garbage() -> Iterator[None]:
     """What is loaded by now is not looked at by the garbage collector meanwhile."""
     if gc.get_freeze_count() > _INTERPRETERS_OWN:  # someone's, who means to keep them so
         yield
@@ -44,7 +44,7 @@ def realtime(switch_interval_s: float | None) -> Iterator[None]:
     try:
         if switch_interval_s:
             sys.setswitchinterval(switch_interval_s)
-        with _frozen_garbage():
+        with frozen_garbage():
             yield
     finally:
         sys.setswitchinterval(interval)
