@@ -6,7 +6,7 @@ After Prometheus's ``rules/alerting.go``. Times are milliseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Active", "Alerts", "Change", "Element", "identity", "recorded"]
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(NamedTuple):
     """What one element of a rule's result becomes.
 
     Attributes:
@@ -58,8 +57,7 @@ class Active:
     element: Element | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """An alert began to fire, or ended.
 
     Attributes:
