@@ -61,7 +61,7 @@ _NEEDED = ("detector", "job_id", "ip", "event_time")
 _OPEN = ("ip", *_LIVE)
 _NUMBERS = ("score", "published_wall", "scheduled_wall", "emitted_wall")
 _ACTIONS = ("raise", "retract")
-_CHUNK = 65_536
+_CHUNK = 16_384
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -102,27 +102,19 @@ class VerdictLog:
         Raises:
             UsageError: A verdict is about a job that the trace does not have.
         """
-        jobs = {job.id: number for number, job in enumerate(trace.jobs)}
-        said = []
-        for verdict in verdicts:
-            if verdict.job not in jobs:
-                raise UsageError(f"A verdict is about job {verdict.job!r}, which the trace lacks.")
-            said.append(_said(verdict))
-        if not said:
-            return cls(ROWS.empty_table(), np.empty(0, np.int64))
-        detector, job, at, number, *rest = zip(*said, strict=True)
-        declared = dict.fromkeys([*detectors, *sorted(set(detector) - set(detectors))])
-        rank = {name: place for place, name in enumerate(declared)}
-        job_number, ranks = (
-            np.array([numbers[name] for name in names], np.int64)
-            for numbers, names in ((jobs, job), (rank, detector))
-        )
-        seconds = np.array(at, np.float64)
-        order = np.lexsort((np.array(number, np.int64), ranks, seconds, job_number))
-        time_ns, times = _event_times(trace, job_number[order], seconds[order])
+        said = _gathered(_said_about(trace, verdicts), _SAID)
+        at, number = (said.column(name).to_numpy() for name in ("at", "number"))
+        job = _places(said.column("job_id"), trace.job_ids)
+        detector = _places(said.column("detector"), detectors)
+        order = np.lexsort((number, detector, at, job))
+        time_ns, times = _event_times(trace, job[order], at[order])
         columns = {"seq": pa.array(np.arange(len(order))), "event_time": times}
-        for name, values in zip(_SAID, (detector, job, *rest), strict=True):
-            columns[name] = _column(values, ROWS.field(name).type, order)
+        for name, kind in zip(ROWS.names, ROWS.types, strict=True):
+            if name not in columns:
+                column = said.column(name).take(order).combine_chunks()
+                if pa.types.is_dictionary(kind):  # words are numbered as they come now
+                    column = column.cast(pa.string()).dictionary_encode()
+                columns[name] = column
         return cls(pa.table([columns[name] for name in ROWS.names], schema=ROWS), time_ns)
 
     @classmethod
@@ -133,17 +125,7 @@ class VerdictLog:
             rows: The fields of :data:`ROWS`, then ``event_time`` in nanoseconds.
             source: Where they come from.
         """
-        names = [*ROWS.names, "time_ns"]
-        types = [*ROWS.types, pa.int64()]
-        batches = []
-        waiting = iter(rows)
-        while chunk := list(islice(waiting, _CHUNK)):
-            columns = zip(*chunk, strict=True)
-            arrays = [_column(values, kind) for values, kind in zip(columns, types, strict=True)]
-            batches.append(pa.table(arrays, names=names))
-        if not batches:
-            return cls(ROWS.empty_table(), np.empty(0, np.int64), source)
-        whole = pa.concat_tables(batches).unify_dictionaries().combine_chunks()
+        whole = _gathered(rows, _KEPT)
         time_ns = whole.column("time_ns").to_numpy().astype(np.int64)
         return cls(whole.drop_columns(["time_ns"]), time_ns, source)
 
@@ -206,9 +188,8 @@ def verdict_row(verdict: TimedVerdict, job: TraceJob, seq: int) -> dict[str, Any
         job: The job it is about, for its start.
         seq: Arrival order.
     """
-    detector, name, at, _, *rest = _said(verdict)
-    row = dict(zip(_SAID, (detector, name, *rest), strict=True))
-    time_ns = job.start_ns + int(_nanoseconds(np.float64(at)))
+    row = dict(zip(_SAID.names, _said(verdict), strict=True))
+    time_ns = job.start_ns + int(_nanoseconds(np.float64(verdict.at)))
     row["seq"] = seq
     row["event_time"] = format_ns(time_ns).replace(" ", "T" if "T" in job.start_time else " ")
     row["evidence"] = list(verdict.verdict.evidence)
@@ -216,21 +197,25 @@ def verdict_row(verdict: TimedVerdict, job: TraceJob, seq: int) -> dict[str, Any
     return {key: value for key, value in known.items() if key not in _LIVE or value is not None}
 
 
-_SAID = tuple(name for name in ROWS.names if name not in {"seq", "event_time"})
-"""The columns of a log that come from a verdict as they are."""
+_SAID = pa.schema(
+    [
+        *(field for field in ROWS if field.name not in {"seq", "event_time"}),
+        pa.field("at", pa.float64()),
+        pa.field("number", pa.int64()),
+    ]
+)
+"""What a verdict says of itself."""
+
+_KEPT = ROWS.append(pa.field("time_ns", pa.int64()))
+"""What is known of a row of a log."""
 
 
 def _said(said: TimedVerdict) -> tuple[Any, ...]:
-    """A verdict as plain values, which are cheap to keep: the columns of :data:`_SAID`.
-
-    Time and number come after the job's name.
-    """
+    """A verdict as a row of :data:`_SAID`."""
     verdict = said.verdict
     return (
         said.detector,
         said.job,
-        said.at,
-        said.number,
         verdict.node,
         verdict.action,
         float(verdict.score),
@@ -240,7 +225,39 @@ def _said(said: TimedVerdict) -> tuple[Any, ...]:
         said.published_wall,
         said.scheduled_wall,
         said.emitted_wall,
+        said.at,
+        said.number,
     )
+
+
+def _said_about(trace: Trace, verdicts: Iterable[TimedVerdict]) -> Iterator[tuple[Any, ...]]:
+    """Rows of :data:`_SAID`, all about jobs of a trace."""
+    jobs = set(trace.job_ids)
+    for verdict in verdicts:
+        if verdict.job not in jobs:
+            raise UsageError(f"A verdict is about job {verdict.job!r}, which the trace lacks.")
+        yield _said(verdict)
+
+
+def _gathered(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    """A table of rows, some at a time: Arrow needs less room for them than Python."""
+    batches = []
+    waiting = iter(rows)
+    while chunk := list(islice(waiting, _CHUNK)):
+        columns = zip(zip(*chunk, strict=True), schema.types, strict=True)
+        arrays = [_column(values, kind) for values, kind in columns]
+        batches.append(pa.table(arrays, schema=schema))
+    if not batches:
+        return schema.empty_table()
+    return pa.concat_tables(batches).unify_dictionaries().combine_chunks()
+
+
+def _places(column: pa.ChunkedArray[Any], known: Sequence[str]) -> NDArray[np.int64]:
+    """int64[n]: the place of each row's word among known ones, then others in their order."""
+    codes, words = coded(column)
+    every = dict.fromkeys([*known, *sorted(set(words).difference(known))])
+    place = {word: number for number, word in enumerate(every)}
+    return np.array([place[word] for word in words], np.int64)[codes]
 
 
 def _event_times(
@@ -496,11 +513,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-def _column(
-    values: Sequence[Any], kind: pa.DataType, order: NDArray[np.int64] | None = None
-) -> pa.Array[Any]:
-    words = pa.types.is_dictionary(kind)
-    column = pa.array(values, pa.string() if words else kind)
-    if order is not None:
-        column = column.take(order)
-    return column.dictionary_encode() if words else column
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array[Any]:
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, kind)

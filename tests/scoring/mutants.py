@@ -307,8 +307,8 @@ MUTANTS = [
     (
         "jobs in the order of their text",
         "log",
-        "ranks, seconds, job_number))",
-        "ranks, seconds, np.unique(job, return_inverse=True)[1]))",
+        '_places(said.column("job_id"), trace.job_ids)',
+        '_places(said.column("job_id"), sorted(trace.job_ids))',
     ),
     (
         "a null metric passes a gate",
