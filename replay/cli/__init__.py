@@ -15,6 +15,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     arguments = sys.argv[1:] if argv is None else argv
     _settle_streams()
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # which gives back what is freed
     if arguments == ["--version"]:  # before click is paid for
         code = _tell_version()
     else:

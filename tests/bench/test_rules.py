@@ -186,9 +186,9 @@ def peak(status):
 def memory_of(words):
     """Most memory, in MB, of the command in a process of its own."""
     code = (
-        "import sys; from pathlib import Path; from replay.cli.verbs import run_verb;"
-        "code = run_verb(sys.argv[1:]); sys.stderr.write(Path('/proc/self/status').read_text());"
-        "sys.exit(code)"
+        "import atexit, sys; from pathlib import Path; from replay.cli import main;"
+        "atexit.register(lambda: sys.stderr.write(Path('/proc/self/status').read_text()));"
+        "main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
