@@ -240,9 +240,16 @@ def foresee(given: dict[str, Any], trace: Trace, detectors: Sequence[str], polic
         if path.is_dir() or not path.parent.is_dir():
             why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
             raise UsageError(f"{path} cannot be written: {why}.")
-    blank = scoring.blank(trace, detectors, policy)
-    _metrics(blank, given["metrics"])
-    _gates_of(blank, given)
+    if given["metrics"] or given["baseline"] or given["max_drop"] or _asked_of(given):
+        blank = scoring.blank(trace, detectors, policy)
+        _metrics(blank, given["metrics"])
+        _gates_of(blank, given)
+
+
+def _asked_of(given: dict[str, Any]) -> Sequence[str]:
+    """The gates of the command line, or else those of the configuration."""
+    asked: Sequence[str] = given["fail_if"] or _configured()
+    return asked
 
 
 def _gates_of(score: Score, given: dict[str, Any]) -> list[GateResult]:
@@ -250,7 +257,7 @@ def _gates_of(score: Score, given: dict[str, Any]) -> list[GateResult]:
 
     baseline = scoring.Score.read(given["baseline"]) if given["baseline"] else None
     drops = [scoring.Drop.parse(text) for text in given["max_drop"]]
-    return gates(score, given["fail_if"] or _configured(), drops, baseline)
+    return gates(score, _asked_of(given), drops, baseline)
 
 
 def gates(
