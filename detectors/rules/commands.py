@@ -6,7 +6,6 @@ that detectors must not.
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -304,7 +303,8 @@ _PHASE_METRICS = ("precision", "recall", "f1", "latency_job_alert_p50_all")
 
 def _show_phases(scores: list[Score], *, as_json: bool) -> None:
     """How results vary with the phase of the evaluations."""
-    from replay.scoring import with_infinity
+    from replay.report import number
+    from replay.scoring import finite, with_infinity
 
     spread = {
         name: {
@@ -314,17 +314,18 @@ def _show_phases(scores: list[Score], *, as_json: bool) -> None:
         for name in scores[0].detectors
     }
     if as_json:
-        finite = {
+        detectors = {
             name: {
-                metric: {which: _finite(value) for which, value in three.items()}
+                metric: {which: finite(value) for which, value in three.items()}
                 for metric, three in found.items()
             }
             for name, found in spread.items()
         }
-        print_json({"phases": len(scores), "detectors": finite, "settings": scores[0].settings})
+        settings = scores[0].settings
+        print_json({"phases": len(scores), "detectors": detectors, "settings": settings})
         return
     rows = [
-        [name, metric, *(_cell(found[metric][which]) for which in _WHICH)]
+        [name, metric, *(number(metric, found[metric][which]) for which in _WHICH)]
         for name, found in spread.items()
         for metric in _PHASE_METRICS
     ]
@@ -339,17 +340,6 @@ def _spread(values: Iterable[Any]) -> dict[str, float | None]:
     if not known:
         return dict.fromkeys(_WHICH)
     return {"min": known[0], "median": known[(len(known) - 1) // 2], "max": known[-1]}
-
-
-def _finite(value: float | None) -> float | None:
-    """As JSON can say it."""
-    return None if value is None or math.isinf(value) else value
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "∞" if math.isinf(value) else f"{value:.3g}"
 
 
 @rules.command()

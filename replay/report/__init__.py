@@ -6,7 +6,7 @@ from replay.report.comparison import comparison_table
 from replay.report.junit import github_annotations, junit
 from replay.report.markdown import markdown, markdown_table
 from replay.report.page import html
-from replay.report.table import HEADLINE, Table, crash, strata_tables, table
+from replay.report.table import HEADLINE, Table, crash, number, strata_tables, table
 
 __all__ = [
     "HEADLINE",
@@ -18,6 +18,7 @@ __all__ = [
     "junit",
     "markdown",
     "markdown_table",
+    "number",
     "strata_tables",
     "table",
 ]

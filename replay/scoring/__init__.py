@@ -8,7 +8,16 @@ from replay.scoring.log import ROWS, VerdictLog, read_log, verdict_row
 from replay.scoring.paired import Comparison, Delta, compare, mcnemar
 from replay.scoring.policy import PROFILES, Cost, LabelMap, Policy
 from replay.scoring.resampling import Interval
-from replay.scoring.scorer import SCHEMA, DetectorScore, Score, Stratum, blank, score, with_infinity
+from replay.scoring.scorer import (
+    SCHEMA,
+    DetectorScore,
+    Score,
+    Stratum,
+    blank,
+    finite,
+    score,
+    with_infinity,
+)
 from replay.scoring.truth import Onsets, Truth, data_hash, onsets_beside, read_onsets
 
 __all__ = [
@@ -34,6 +43,7 @@ __all__ = [
     "check",
     "compare",
     "data_hash",
+    "finite",
     "keep",
     "lower_is_better",
     "make_room",

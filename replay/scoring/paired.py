@@ -18,7 +18,7 @@ from replay.scoring.accuracy import (
 )
 from replay.scoring.cost import score_cost
 from replay.scoring.resampling import Interval, Resampling, bounds
-from replay.scoring.scorer import with_infinity
+from replay.scoring.scorer import finite, with_infinity
 from replay.scoring.sheet import Groups, Sheet
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class Delta:
     def document(self) -> dict[str, Any]:
         """The difference by name."""
         return {
-            "a": _finite(self.a),
-            "b": _finite(self.b),
-            "delta": _finite(self.delta),
+            "a": finite(self.a),
+            "b": finite(self.b),
+            "delta": finite(self.delta),
             "interval": self.interval.document(),
             "share_above": self.share_above,
         }
@@ -215,11 +215,6 @@ def _apart(a: Number, b: Number) -> Number:
     if a is None or b is None or a == b == math.inf:
         return None
     return a - b
-
-
-def _finite(value: Number) -> Number:
-    """As JSON can say it."""
-    return None if value is None or math.isinf(value) else value
 
 
 def _column(rows: Sequence[Mapping[str, Number]], key: str) -> NDArray[np.float64]:

@@ -35,7 +35,16 @@ if TYPE_CHECKING:
     from replay.scoring.truth import Onsets
     from replay.traces import Trace
 
-__all__ = ["SCHEMA", "DetectorScore", "Score", "Stratum", "blank", "score", "with_infinity"]
+__all__ = [
+    "SCHEMA",
+    "DetectorScore",
+    "Score",
+    "Stratum",
+    "blank",
+    "finite",
+    "score",
+    "with_infinity",
+]
 
 SCHEMA = 1
 
@@ -132,6 +141,11 @@ def with_infinity(scored: DetectorScore | Stratum, key: str) -> Number:
     if scored.undefined.get(key, "").startswith("infinite"):
         return math.inf
     return scored.metrics.get(key)
+
+
+def finite(value: Number) -> Number:
+    """A number as JSON can say it: None where it is infinite."""
+    return None if value is None or math.isinf(value) else value
 
 
 @dataclass(frozen=True, slots=True)
