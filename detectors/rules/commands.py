@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replay.cli.judging import GATES, POLICY, foresee, options, policy_of, publish
-from replay.cli.output import note, print_json, print_line, print_table, writing
+from replay.cli.output import (
+    note,
+    print_json,
+    print_line,
+    print_table,
+    tell_left_out,
+    writing,
+)
 from replay.errors import ReplayError, UsageError
 
 if TYPE_CHECKING:
@@ -112,7 +119,8 @@ def check(file: str, *, as_json: bool, **given: Any) -> None:
 )
 @click.option("--kinds", default="", metavar="A|B", help="Kinds that --zero cross begins with.")
 @click.option("--lookback", default="5m", show_default=True, metavar="T", help="Until stale.")
-@click.option("--format", "form", help="folders, jsonl or parquet, where a path holds several.")
+@click.option("--format", "form", type=click.Choice(["folders", "jsonl", "parquet"]), help="Form.")
+@click.option("--lenient", is_flag=True, help="Skip bad rows and jobs, and list them.")
 @click.option("--seed", default=0, show_default=True, help="Of the resampling.")
 @click.option("--verdicts", type=click.Path(), help="Write the verdicts as JSON lines.")
 @options(POLICY, GATES)
@@ -133,7 +141,8 @@ def run(file: str, path: str, jobs: tuple[str, ...], **given: Any) -> None:
     from detectors.rules.program import load_program
 
     program = load_program(file, settings)
-    trace = traces.open(path, form=given.pop("form"))
+    trace = traces.open(path, form=given.pop("form"), lenient=given.pop("lenient"))
+    tell_left_out(trace.findings)
     trace = trace.select(jobs) if jobs else trace
     policy = policy_of(given, given["seed"])
     phases, where = given.pop("phases"), given.pop("verdicts")

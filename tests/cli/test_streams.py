@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from detectors.rules.detector import STARTER
 from replay.cli.output import printable
 
 FULL = Path("/dev/full")
@@ -211,6 +212,7 @@ def test_debug_shows_how_an_error_came_about_and_changes_nothing_else(
     [
         ("run", "{trace}", "--speed", "max", "-d", "burst"),
         ("bench", "{trace}", "--workers", "1", "-d", "burst"),
+        ("rules", "run", str(STARTER), "{trace}"),
     ],
 )
 def test_what_a_lenient_reader_leaves_out_is_listed_and_counted(call, tmp_path, words):
