@@ -9,9 +9,9 @@ import pytest
 from kafka.partitioner.default import DefaultPartitioner
 from kafka_jobs import raw
 
-from replay.errors import ConfigError, UsageError
+from replay.errors import ConfigError, TransportError, UsageError
 from replay.transports.kafka.clients import client
-from replay.transports.kafka.outbox import Outbox
+from replay.transports.kafka.outbox import Outbox, ensure_topic
 from replay.transports.kafka.partitions import partition_of
 from replay.transports.kafka.settings import Settings, read_properties
 
@@ -28,6 +28,29 @@ class Cluster:
         return set(range(7))
 
     available_partitions_for_topic = partitions_for_topic
+
+
+class Forgetful:
+    """A client of brokers that tell of a new topic only after some questions."""
+
+    def __init__(self, questions):
+        self.left = questions
+        self.made = {}
+
+    def topics(self, settings):
+        self.left -= bool(self.made)
+        return {} if self.left > 0 else self.made
+
+    def create(self, settings, partitions):
+        self.made[settings.topic] = partitions
+
+
+def test_a_new_topic_is_there_for_readers_too():
+    kafka = Forgetful(3)
+    assert ensure_topic(Settings("127.0.0.1:1", "new", partitions=2), kafka) == 2
+    assert kafka.topics(None) == {"new": 2}
+    with pytest.raises(TransportError, match=r"'new' .* but does not appear"):
+        ensure_topic(Settings("127.0.0.1:1", "new", wait=0), Forgetful(10**9))
 
 
 def test_kafka_python_puts_jobs_where_we_do():

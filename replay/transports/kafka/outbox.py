@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from replay.errors import TransportError
 from replay.transports.kafka.clients import LostError, client
 from replay.transports.kafka.partitions import partition_of
+from replay.transports.kafka.settings import unmade
 from replay.transports.wire import job_key
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def ensure_topic(settings: Settings, kafka: Client) -> int:
     there = kafka.topics(settings).get(settings.topic)
     if there is None:
         wanted = settings.partitions or DEFAULT_PARTITIONS
-        kafka.create(settings, wanted)
+        _make_topic(settings, kafka, wanted)
         return wanted
     if settings.partitions not in {None, there}:
         raise TransportError(
@@ -156,6 +157,16 @@ def ensure_topic(settings: Settings, kafka: Client) -> int:
             "another topic; partitions added to a live one would split its jobs",
         )
     return there
+
+
+def _make_topic(settings: Settings, kafka: Client, partitions: int) -> None:
+    """Make the topic, and wait until brokers tell readers of it, too."""
+    kafka.create(settings, partitions)
+    give_up = time.monotonic() + max(settings.wait, 1)
+    while settings.topic not in kafka.topics(settings):
+        if time.monotonic() > give_up:
+            raise unmade(settings, "it was made, but does not appear")
+        time.sleep(_TENDING_S)
 
 
 class Outbox:
@@ -483,7 +494,7 @@ class Outbox:
         try:
             partitions = self._kafka.topics(self._settings).get(self._settings.topic)
             if partitions is None:
-                self._kafka.create(self._settings, self._partitions)
+                _make_topic(self._settings, self._kafka, self._partitions)
             producer = self._new_producer()
         except TransportError as error:
             self._note(str(error))
