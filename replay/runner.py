@@ -207,7 +207,7 @@ class Replay:
         run_id: Names this replay in messages; made up unless given.
         filtered: True when the trace holds not all jobs of its source.
         wall: Wall time for a paced replay; the machine's own unless told otherwise.
-        note: Told, in a sentence, what a person should know of the transport.
+        note: Told, in a sentence, what a person should know of the transport or of a wait.
         live: Rules that a Prometheus evaluates; it is waited for before the clock starts.
 
     Attributes:
@@ -341,6 +341,7 @@ class Replay:
     def _await_prometheus(self) -> None:
         """Let the clock stand until it is there."""
         if self._live is not None:
+            self._note("Waiting for Prometheus; Ctrl-C ends it.")
             self._live.begin(lambda: self.player.stopping)
 
     def _publish(self, messages: Sequence[Message]) -> None:

@@ -75,7 +75,7 @@ def test_an_interrupt_ends_the_wait_for_prometheus(rules, tmp_path):
     command += ["--speed", "60", "--live-rules", str(rules)]
     log = tmp_path / "log"
     with started(command, log) as process:
-        said(log, r"folders, 1 jobs", process)
+        said(log, r"Waiting for Prometheus", process)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=30)
         assert process.returncode == 130, log.read_text()
