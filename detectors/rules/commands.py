@@ -261,13 +261,9 @@ def _histories(trace: Trace) -> Iterator[History]:
 
     from detectors.rules.counters import History
 
-    events = trace.events.combine_chunks()
-    nodes, kinds = (events.column(name).combine_chunks() for name in ("ip", "event"))
-    columns = [
-        (column.indices.to_numpy(), column.dictionary.to_pylist())
-        for column in (_whole(nodes), _whole(kinds))
-    ]
-    at_ns = events.column("at").to_numpy()
+    wholes = (_whole(trace.events.column(name)) for name in ("ip", "event"))
+    columns = [(whole.indices.to_numpy(), whole.dictionary.to_pylist()) for whole in wholes]
+    at_ns = trace.events.column("at").to_numpy()
     bounds = trace.bounds
     for number, job in enumerate(trace.jobs):
         begin, end = bounds[number], bounds[number + 1]
@@ -287,12 +283,11 @@ def _histories(trace: Trace) -> Iterator[History]:
 
 
 def _whole(column: Any) -> Any:
-    """One array, where Arrow may give one chunk or none."""
+    """One array of a column of words."""
     import pyarrow as pa
 
-    if isinstance(column, pa.ChunkedArray):
-        return column.unify_dictionaries().combine_chunks()
-    return column
+    whole = column.unify_dictionaries().combine_chunks()
+    return pa.array([], column.type) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 _OF_ONE_PHASE = (
