@@ -15,7 +15,7 @@ import numpy as np
 from detectors.rules import sums, tables
 from detectors.rules.errors import EvaluationError
 from detectors.rules.functions import format_value
-from detectors.rules.keys import order_of, spread
+from detectors.rules.keys import order_of, spread, starts
 from detectors.rules.labels import METADATA, Labels, make
 from detectors.rules.vectors import Runs, Vector
 
@@ -103,7 +103,7 @@ def _sum_of_runs(runs: Runs, groups: Groups, *, old: bool) -> Runs:
         return _gathered_cells(shape, place, np.bincount(place, value, size * steps))
     order = order_of(step) if size == 1 else _by_cell(group, step)
     group, step, value = group[order], step[order], value[order]
-    begins = np.flatnonzero(np.diff(group * steps + step, prepend=-1))
+    begins = starts(group * steps + step)
     return Runs.of_cells(shape, group[begins], step[begins], _totals(value, begins))
 
 
@@ -118,15 +118,29 @@ def _sum_in_layers(runs: Runs, groups: Groups) -> Runs:
     size = (runs.end - runs.begin)[order]
     place = spread((groups.of[runs.row] * shape[1] + runs.begin)[order], size)
     value = np.repeat(runs.value[order], size)
-    edges = np.cumsum(np.bincount(layer[order], size)).astype(np.int64).tolist()
-    high, low = np.zeros(shape[0] * shape[1]), np.zeros(shape[0] * shape[1])
-    for begin, end in pairwise([0, *edges]):
-        where, added = place[begin:end], value[begin:end]  # no sum comes twice in a layer
+    layers = np.bincount(layer[order], size).astype(np.int64)
+    return _gathered_cells(shape, place, _layered(place, value, layers, shape[0] * shape[1]))
+
+
+def _layered(
+    place: NDArray[np.int64], values: Floats, layers: NDArray[np.int64], size: int
+) -> Floats:
+    """Compensated sums, of which each takes one value of a layer at most.
+
+    Args:
+        place: int64[c]: which sum each value is part of.
+        values: float64[c], layer after layer.
+        layers: int64[l]: how many values each layer has.
+        size: How many sums.
+    """
+    high, low = np.zeros(size), np.zeros(size)
+    for begin, end in pairwise([0, *np.cumsum(layers).tolist()]):
+        where, added = place[begin:end], values[begin:end]
         before = high[where]
         after = before + added
         low[where] += sums.lost_in(before, added, after)
         high[where] = after
-    return _gathered_cells(shape, place, np.where(np.isinf(high), high, high + low))
+    return np.where(np.isinf(high), high, high + low)
 
 
 def _gathered_cells(shape: tuple[int, int], place: NDArray[np.int64], values: NDArray[Any]) -> Runs:
@@ -147,15 +161,9 @@ def _totals(values: Floats, begins: NDArray[np.int64]) -> Floats:
         high, low = sums.total(table)
         return high + low
     number = np.repeat(np.arange(len(begins)), sizes)
-    rank = np.arange(len(values)) - begins[number]
-    high, low = np.zeros(len(sizes)), np.zeros(len(sizes))
-    layers = order_of(rank)
-    edges = np.searchsorted(rank[layers], np.arange(longest + 1))
-    for begin, end in pairwise(edges.tolist()):  # the first value of every sum, the second, ...
-        layer = layers[begin:end]
-        place = number[layer]
-        high[place], low[place] = sums.add(values[layer], high[place], low[place])
-    return high + low
+    rank = spread(np.zeros_like(sizes), sizes)
+    order = order_of(rank)  # the first value of every sum, the second, ...
+    return _layered(number[order], values[order], np.bincount(rank), len(sizes))
 
 
 def _counts_of_runs(runs: Runs, groups: Groups) -> Runs:

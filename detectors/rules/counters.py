@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import numpy as np
 
 from detectors.rules import tables
-from detectors.rules.keys import distinct, order_of
+from detectors.rules.keys import distinct, order_of, places, starts
 from detectors.rules.labels import NAME, Labels, make
 from detectors.rules.series import Block, Rises
 
@@ -36,12 +36,6 @@ _T = TypeVar("_T", bound=np.generic)
 METRIC = "llm_alert_events_total"
 Zero = Literal["none", "two-step", "cross", "seen"]
 ZEROS: tuple[Zero, ...] = ("none", "two-step", "cross", "seen")
-
-
-def series_labels(job: str, node: str, kind: str) -> Labels:
-    """The label set of one counter."""
-    pairs = ((NAME, METRIC), ("event", kind), ("ip", node), ("job_id", job))
-    return pairs if kind and node and job else make(pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +120,8 @@ class Census:
         known = np.flatnonzero(self._tick <= last)
         row, column = self._row[known], np.searchsorted(grid, self._tick[known])
         newest = _last_of_each(row, column)  # of what came before the first scrape, too
-        rank = np.full(self.size, -1)
-        rank[there] = np.arange(len(there))
-        rises = Rises(rank[row[newest]], column[newest], self._value[known[newest]])
+        rank = places(there, self.size)[row[newest]]
+        rises = Rises(rank, column[newest], self._value[known[newest]])
         return Block.rising(tables.chosen(self._labels, there), grid, rises)
 
 
@@ -151,7 +144,7 @@ def _rising(
     """Counts by series and time, summed up in each series: each time once, in order."""
     order = order_of(row)
     row, tick, total = row[order], tick[order], np.cumsum(count[order])
-    begins = np.flatnonzero(np.diff(row, prepend=-1))
+    begins = starts(row)
     before = np.append(0.0, total)[begins]
     newest = _last_of_each(row, tick)
     value = total - np.repeat(before, np.diff(begins, append=len(row)))
@@ -183,8 +176,10 @@ def _labels(
             "job_id": ([job], only),
         }
         return tables.Table(columns)
-    pairs = zip(node.tolist(), kind.tolist(), strict=True)
-    return [series_labels(job, nodes[one], kinds[other]) for one, other in pairs]
+    return [  # what is empty is no label
+        make({NAME: METRIC, "event": kinds[other], "ip": nodes[one], "job_id": job})
+        for one, other in zip(node.tolist(), kind.tolist(), strict=True)
+    ]
 
 
 def _scrape_at(at: NDArray[np.float64], scrape: int) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-__all__ = ["distinct", "order_of", "spread"]
+__all__ = ["distinct", "order_of", "places", "spread", "starts"]
 
 
 def order_of(keys: Numbers) -> Numbers:
@@ -27,6 +27,30 @@ def order_of(keys: Numbers) -> Numbers:
     return np.argsort(keys.astype(kind), kind="stable")
 
 
+def starts(keys: Numbers) -> Numbers:
+    """The place of the first of each stretch of equal keys; none is negative.
+
+    Examples:
+        >>> starts(np.array([4, 4, 7, 4])).tolist()
+        [0, 2, 3]
+
+    """
+    return np.flatnonzero(np.diff(keys, prepend=-1))
+
+
+def places(some: Numbers, size: int) -> Numbers:
+    """Where each of the first ``size`` numbers is among some: int64[size], -1 where it is not.
+
+    Examples:
+        >>> places(np.array([1, 3]), 5).tolist()
+        [-1, 0, -1, 1, -1]
+
+    """
+    out = np.full(size, -1)
+    out[some] = np.arange(len(some))
+    return out
+
+
 def distinct(keys: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """The different keys, ascending, where each first is, and which of them each key is.
 
@@ -37,7 +61,7 @@ def distinct(keys: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """
     order = order_of(keys)
     ranked = keys[order]
-    begins = np.flatnonzero(np.diff(ranked, prepend=-1))
+    begins = starts(ranked)
     which = np.empty(len(keys), np.int64)
     which[order] = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(keys)))
     return ranked[begins], order[begins], which

@@ -10,6 +10,7 @@ import numpy as np
 
 from detectors.rules import tables
 from detectors.rules.errors import Unsupported
+from detectors.rules.keys import places, starts
 from detectors.rules.labels import Labels, Matcher, show
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Rises:
     @property
     def first(self) -> NDArray[np.int64]:
         """int64[n]: where each series begins, counted in rises."""
-        return np.flatnonzero(np.diff(self.row, prepend=-1))
+        return starts(self.row)
 
     def filled(self, columns: int) -> NDArray[np.float64]:
         """All samples, float64[n, m], the first ones repeated before themselves."""
@@ -62,9 +63,7 @@ class Rises:
 
     def rows(self, rows: NDArray[np.int64]) -> Rises:
         """Some of the series, ascending."""
-        place = np.full(int(self.row[-1]) + 1, -1)
-        place[rows] = np.arange(len(rows))
-        row = place[self.row]
+        row = places(rows, int(self.row[-1]) + 1)[self.row]
         kept = row >= 0
         return Rises(row[kept], self.column[kept], self.value[kept])
 

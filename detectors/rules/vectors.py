@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from detectors.rules import tables
-from detectors.rules.keys import spread
+from detectors.rules.keys import places, spread, starts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,7 +92,7 @@ class Runs:
         """The rows that are there at any step, ascending."""
         if self.since is not None:
             return np.flatnonzero(self.since < self.shape[1])
-        return self.row[np.flatnonzero(np.diff(self.row, prepend=-1))]
+        return self.row[starts(self.row)]
 
     def only(self, kept: Mask) -> Runs:
         """Series that are there in some of the runs only: bool[r]."""
@@ -100,9 +100,7 @@ class Runs:
 
     def rows(self, rows: Numbers) -> Runs:
         """Some of the rows, ascending."""
-        place = np.full(self.shape[0], -1)
-        place[rows] = np.arange(len(rows))
-        row = place[self.row]
+        row = places(rows, self.shape[0])[self.row]
         kept = row >= 0
         since = None if self.since is None else self.since[rows]
         left = self.only(kept)

@@ -16,6 +16,7 @@ from detectors.rules.counters import Census, Counters, History
 from detectors.rules.errors import EvaluationError
 from detectors.rules.evaluation import Evaluator
 from detectors.rules.groups import Alerts, Change, Element, identity, recorded
+from detectors.rules.keys import starts
 from detectors.rules.labels import NAME, Labels, show
 from detectors.rules.series import STALE, Storage
 from detectors.rules.vectors import Vector
@@ -247,7 +248,7 @@ def _columns(answer: Vector | NDArray[np.float64] | str, steps: int) -> list[Ele
     pairs = [
         (answer.labels[row], value) for row, value in zip(at_row.tolist(), values, strict=True)
     ]
-    begins = np.flatnonzero(np.diff(at_step, prepend=-1))
+    begins = starts(at_step)
     for begin, end in pairwise([*begins.tolist(), len(pairs)]):
         out[int(at_step[begin])] = pairs[begin:end]
     return out

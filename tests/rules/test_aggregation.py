@@ -44,6 +44,21 @@ def test_sums(layer, seed):
         np.testing.assert_array_equal(found.values, one_by_one(vector, groups))
 
 
+@given(seed=st.integers(0, 2**32 - 1))
+def test_sums_of_uneven_groups(seed):
+    """One large group among small ones, too few values for layers."""
+    draw = np.random.default_rng(seed)
+    labels = [(("kind", str(row)), ("node", str(max(0, row - 40)))) for row in range(70)]
+    values = draw.choice(
+        [0.1, 1e100, -1e100, 3.0, np.inf, np.nan], (70, 1), p=[0.4, 0.1, 0.1, 0.3, 0.05, 0.05]
+    )
+    vector = Vector(labels, values, np.ones((70, 1), bool))
+    groups = Groups(labels, ("node",), leave_out=False)
+    with np.errstate(all="ignore"):
+        found = aggregation.reduce("sum", vector, groups, old=False)
+        np.testing.assert_array_equal(found.values, one_by_one(vector, groups))
+
+
 @given(
     st.lists(
         st.lists(

@@ -46,7 +46,7 @@ class Broker:
 
     def command(self) -> list[str]:
         """The command line that runs it."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of broker has its own
 
     def __enter__(self) -> Self:
         self.start()

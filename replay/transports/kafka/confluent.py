@@ -46,10 +46,10 @@ _NEVER = {
 _FINAL = (ck.KafkaError._AUTHENTICATION, ck.KafkaError._SSL)  # noqa: SLF001 - public names of the library
 _TRANSIENT = {
     ck.KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - public names of the library
-    ck.KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
-    ck.KafkaError._PARTITION_EOF,  # noqa: SLF001
-    ck.KafkaError._TIMED_OUT,  # noqa: SLF001
-    ck.KafkaError._TRANSPORT,  # noqa: SLF001
+    ck.KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - likewise
+    ck.KafkaError._PARTITION_EOF,  # noqa: SLF001 - likewise
+    ck.KafkaError._TIMED_OUT,  # noqa: SLF001 - likewise
+    ck.KafkaError._TRANSPORT,  # noqa: SLF001 - likewise
     ck.KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
 
@@ -69,7 +69,7 @@ class _Ear:
     def __call__(self, error: ck.KafkaError) -> None:
         if error.fatal():
             self.fatal = error
-        if self.is_final or error.code() == ck.KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+        if self.is_final or error.code() == ck.KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - a public name
             return
         self.cause = error.str()
         self.is_final = error.code() in _FINAL or "certificate" in self.cause
